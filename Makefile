@@ -1,0 +1,96 @@
+# Every target sets up by itself what it needs; `make` alone lists them.
+# A different interpreter: make setup PYTHON=/path/to/python3.12
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?=
+ARGS ?=
+SEED ?= 0
+SEEDS ?= 2000
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# The environment is remade when the lock, the project file or the place of the tree changes.
+KEY := $(shell { pwd; cat requirements.lock pyproject.toml; } | cksum | tr ' ' '-')
+READY := $(VENV)/.ready-$(KEY)
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: $(READY) ## Make .venv with everything, from hash-checked packages
+
+$(READY):
+	@set -- $(PYTHON); [ $$# -gt 0 ] || set -- python3.13 python3.12 python3.11 python3 python; \
+	found=; \
+	for candidate in "$$@"; do \
+	  if "$$candidate" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' \
+	    >/dev/null 2>&1; then found=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "No usable Python among: $$*" >&2; \
+	  echo "lentic needs Python 3.11 or newer with its venv module." >&2; \
+	  echo "Install it (Debian, Ubuntu: apt install python3 python3-venv), or name one:" >&2; \
+	  echo "  make setup PYTHON=/path/to/python3.11" >&2; \
+	  exit 1; \
+	fi; \
+	if ! { grep -qF "$(CURDIR)/$(VENV)" $(BIN)/activate && $(BIN)/python -c ''; } 2>/dev/null; then \
+	  echo "Making $(VENV) with $$("$$found" --version)"; \
+	  "$$found" -m venv --clear $(VENV); \
+	fi
+	@rm -f $(VENV)/.ready-*
+	@echo "Installing the locked packages (about 1.5 GB; a minute or two the first time)"
+	@PIP_USE_PEP517=1 $(PIP) install --quiet --require-hashes --requirement requirements.lock
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: demo
+demo: setup ## Write, compact and read a small table on Spark
+	@$(BIN)/lentic demo $(ARGS)
+
+.PHONY: check
+check: setup ## Lint, format, types, floor plan, tidiness
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_checks_can_fail.py
+
+.PHONY: test
+test: setup ## The whole suite but what is marked slow
+	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+.PHONY: sim
+sim: setup ## Simulated crashes, failures and schedules, at length: SEED=0 SEEDS=2000
+	LENTIC_SIM_SEED=$(SEED) LENTIC_SIM_SEEDS=$(SEEDS) $(BIN)/python -m pytest tests/simulation $(ARGS)
+
+.PHONY: interop
+interop: setup ## Apache Hudi and hudi-rs read our tables, and we read theirs
+	LENTIC_INTEROP=require $(BIN)/python -m pytest tests/interop $(ARGS)
+
+.PHONY: format
+format: setup ## Format, and mend what ruff can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: docs
+docs: setup ## Write docs/configuration.md anew from the options
+	@mkdir -p docs
+	$(BIN)/python -m lentic.config.docs > docs/configuration.md.new
+	mv docs/configuration.md.new docs/configuration.md
+
+.PHONY: lock
+lock: setup ## Write requirements.lock anew; make lock ARGS=--upgrade for newer versions
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
+	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+	  --extra=spark --extra=dev --output-file=requirements.lock $(ARGS) pyproject.toml
+
+.PHONY: clean
+clean: ## Remove the environment, caches and build output
+	rm -rf $(VENV) build dist lentic-demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,328 @@
+"""`create` and `open`: from a path, a schema and options to a `Table` on the engine asked for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from lentic.config.groups import (
+    BUCKETS,
+    BUCKETS_MAX,
+    DATABASE,
+    HIVE_STYLE,
+    KEY_FIELDS,
+    MERGE_MODE,
+    NAME,
+    ORDERING_FIELDS,
+    PARTITION_FIELDS,
+    REGISTRY,
+    TABLE_TYPE,
+    URL_ENCODE,
+    LockKind,
+    LockOptions,
+    TableOptions,
+    WriteOptions,
+    storage_options,
+)
+from lentic.config.options import Option, Settings, contradiction, resolve
+from lentic.coordination.lock import LockProvider
+from lentic.coordination.lock_file import FileLock
+from lentic.coordination.lock_process import ProcessLock
+from lentic.engine import Engine, LocalEngine
+from lentic.errors import ConfigError, MissingFile, SchemaMismatch, TableExists, TableNotFound
+from lentic.format import layout
+from lentic.format.avro_schema import avro_schema_json
+from lentic.format.ddl import parse_ddl
+from lentic.format.record_fields import META_FIELDS
+from lentic.format.table_config import (
+    MergeMode,
+    TableConfig,
+    TableType,
+    decode_table_config,
+    encode_table_config,
+    infer_keygen,
+    infer_merge_mode,
+)
+from lentic.storage.base import Storage
+from lentic.storage.local import LocalStorage
+from lentic.storage.open import open_storage
+from lentic.table import Table
+from lentic.txn.transaction import OpenTable
+from lentic.world import World, real_world
+
+Names = str | Sequence[str] | None
+
+
+def create(
+    path: str,
+    schema: Any,
+    *,
+    key: Names = None,
+    partition_by: Names = None,
+    ordering: Names = None,
+    table_type: str | None = None,
+    buckets: int | None = None,
+    options: Mapping[str, object] | None = None,
+    spark: Any = None,
+) -> Table:
+    """Create a table at `path` and open it. `TableExists` if there is one already.
+
+    `schema`: a pyarrow schema, a Spark StructType or a DDL string. `key`, `partition_by`,
+    `ordering`: a column name or a list. `table_type`: "MERGE_ON_READ" (default) or
+    "COPY_ON_WRITE". `buckets`: file groups per partition; a key's hash picks one.
+    """
+    settings = resolve(options or {}, REGISTRY)
+    storage = open_storage(str(path), storage_options(settings))
+    chosen = _merge_arguments(
+        TableOptions.parse(settings),
+        key=_names(key),
+        partition_by=_names(partition_by),
+        ordering=_names(ordering),
+        table_type=table_type,
+        buckets=buckets,
+    )
+    config = plan_table(storage.root, _arrow_schema(schema), chosen)
+    create_table(storage, config)
+    return _open(storage, config, settings, spark)
+
+
+def open(path: str, *, options: Mapping[str, object] | None = None, spark: Any = None) -> Table:
+    """Open the table at `path`. `TableNotFound` if there is none."""
+    settings = resolve(options or {}, REGISTRY)
+    storage = open_storage(str(path), storage_options(settings))
+    config = load_table_config(storage)
+    wanted = TableOptions.parse(settings)
+    ensure_agrees(config, wanted, settings)
+    buckets = wanted.buckets or config.buckets
+    return _open(storage, replace(config, buckets=buckets), settings, spark)
+
+
+def load_table_config(storage: Storage) -> TableConfig:
+    """What the table at `storage` is; `TableNotFound` if nothing is there."""
+    for path in (layout.PROPERTIES, layout.PROPERTIES_BACKUP):
+        try:
+            return decode_table_config(storage.read(path), path)
+        except MissingFile:
+            continue
+    raise TableNotFound(
+        f"There is no table at {storage.root}.",
+        safe="nothing was read or written",
+        next_step="check the path, or make one: lentic.create(path, schema, key=...)",
+    )
+
+
+def ensure_agrees(config: TableConfig, wanted: TableOptions, settings: Settings) -> None:
+    """What an option says about a table must be what the table says itself."""
+    pairs: tuple[tuple[Option[Any], object, object], ...] = (
+        (NAME, wanted.name, config.name),
+        (DATABASE, wanted.database, config.database),
+        (TABLE_TYPE, wanted.table_type.upper(), config.table_type.value),
+        (KEY_FIELDS, wanted.key_fields, config.key_fields),
+        (PARTITION_FIELDS, wanted.partition_fields, config.partition_fields),
+        (ORDERING_FIELDS, wanted.ordering_fields, config.ordering_fields),
+        (MERGE_MODE, wanted.merge_mode.upper(), config.merge_mode.value),
+        (HIVE_STYLE, wanted.hive_style, config.hive_style),
+        (URL_ENCODE, wanted.url_encode, config.url_encode),
+        (BUCKETS, wanted.buckets, config.buckets or wanted.buckets),
+    )
+    for option, said, kept in pairs:
+        if option.key in settings and said != kept:
+            raise contradiction(option.key, said, "the table's own", kept)
+
+
+def create_table(storage: Storage, config: TableConfig) -> None:
+    """Write hoodie.properties; the table exists from that moment on."""
+    if not storage.put_if_absent(layout.PROPERTIES, encode_table_config(config)):
+        raise TableExists(
+            f"There is a table at {storage.root} already.",
+            safe="nothing was changed",
+            next_step="open it: lentic.open(path), or choose another path",
+        )
+
+
+def plan_table(root: str, schema: pa.Schema, chosen: TableOptions) -> TableConfig:
+    """The configuration of a new table; `ConfigError` or `SchemaMismatch` if it makes no sense."""
+    name = chosen.name or root.rstrip("/").rpartition("/")[2]
+    merge_mode = _merge_mode(chosen)
+    if not chosen.key_fields:
+        raise _refused("A table needs at least one key column.", 'key="id"')
+    if chosen.buckets is None:
+        raise _refused("A table needs a bucket count in this release.", "buckets=8")
+    if twice := sorted({column for column in schema.names if schema.names.count(column) > 1}):
+        raise SchemaMismatch(
+            f"The schema has column {twice[0]} twice.",
+            safe="nothing was written",
+            next_step=f"rename one {twice[0]}",
+        )
+    for what, fields in (
+        ("key", chosen.key_fields),
+        ("partition_by", chosen.partition_fields),
+        ("ordering", chosen.ordering_fields),
+    ):
+        _ensure_columns(schema, what, fields)
+    if reserved := [column for column in schema.names if column in META_FIELDS]:
+        raise SchemaMismatch(
+            f"Column {reserved[0]} is the table's own.",
+            safe="nothing was written",
+            next_step=f"leave {reserved[0]} out of the schema",
+        )
+    return TableConfig(
+        name=name,
+        database=chosen.database,
+        table_type=_table_type(chosen.table_type),
+        key_fields=chosen.key_fields,
+        partition_fields=chosen.partition_fields,
+        ordering_fields=chosen.ordering_fields,
+        merge_mode=merge_mode,
+        keygen=infer_keygen(chosen.key_fields, chosen.partition_fields),
+        hive_style=chosen.hive_style,
+        url_encode=chosen.url_encode,
+        buckets=chosen.buckets,
+        create_schema=avro_schema_json(schema, name, meta_fields=False),
+    )
+
+
+def _merge_mode(chosen: TableOptions) -> MergeMode:
+    inferred = infer_merge_mode(chosen.ordering_fields)
+    if not chosen.merge_mode:
+        return inferred
+    wanted = chosen.merge_mode.upper()
+    if wanted == MergeMode.EVENT_TIME_ORDERING and not chosen.ordering_fields:
+        raise contradiction(
+            "hoodie.record.merge.mode", wanted, "hoodie.table.ordering.fields", "(none)"
+        )
+    if wanted not in (MergeMode.EVENT_TIME_ORDERING, MergeMode.COMMIT_TIME_ORDERING):
+        raise _refused(
+            f"hoodie.record.merge.mode cannot be {chosen.merge_mode!r}.",
+            "EVENT_TIME_ORDERING or COMMIT_TIME_ORDERING",
+        )
+    return MergeMode(wanted)
+
+
+def _table_type(text: str) -> TableType:
+    wanted = (text or TableType.MERGE_ON_READ.value).upper()
+    if wanted not in tuple(TableType):
+        raise _refused(f"table_type cannot be {text!r}.", '"MERGE_ON_READ" or "COPY_ON_WRITE"')
+    return TableType(wanted)
+
+
+def _ensure_columns(schema: pa.Schema, what: str, fields: Sequence[str]) -> None:
+    for name in fields:
+        if name not in schema.names:
+            raise SchemaMismatch(
+                f"{what} names column {name}, which the schema does not have.",
+                safe="nothing was written",
+                next_step=f"choose among {', '.join(schema.names)}",
+            )
+        if pa.types.is_nested(schema.field(name).type):
+            raise SchemaMismatch(
+                f"{what} names column {name} of type {schema.field(name).type}.",
+                safe="nothing was written",
+                next_step="choose a column with plain values",
+            )
+
+
+def _merge_arguments(
+    given: TableOptions,
+    *,
+    key: tuple[str, ...],
+    partition_by: tuple[str, ...],
+    ordering: tuple[str, ...],
+    table_type: str | None,
+    buckets: int | None,
+) -> TableOptions:
+    """Arguments and options together; both may say a thing, but not two different things."""
+
+    def agree(argument: str, said: Any, option: str, also: Any) -> Any:
+        if said and also and said != also:
+            raise contradiction(argument, said, option, also)
+        return said or also
+
+    if buckets is not None and not (type(buckets) is int and 1 <= buckets <= BUCKETS_MAX):
+        raise _refused(f"buckets cannot be {buckets!r}.", "buckets=8, a whole number from 1")
+    return replace(
+        given,
+        key_fields=agree("key", key, "hoodie.table.recordkey.fields", given.key_fields),
+        partition_fields=agree(
+            "partition_by", partition_by, "hoodie.table.partition.fields", given.partition_fields
+        ),
+        ordering_fields=agree(
+            "ordering", ordering, "hoodie.table.ordering.fields", given.ordering_fields
+        ),
+        table_type=agree(
+            "table_type",
+            (table_type or "").upper(),
+            "hoodie.table.type",
+            given.table_type.upper(),
+        ),
+        buckets=agree("buckets", buckets, "hoodie.bucket.index.num.buckets", given.buckets),
+    )
+
+
+def _open(storage: Storage, config: TableConfig, settings: Settings, spark: Any) -> Table:
+    world = real_world()
+    lock_options = LockOptions.parse(settings)
+    opened = OpenTable(
+        storage=storage,
+        config=config,
+        lock=_lock(storage, world, lock_options),
+        world=world,
+        write_options=WriteOptions.parse(settings),
+        lock_options=lock_options,
+    )
+    return Table(opened, _engine(spark))
+
+
+def _lock(storage: Storage, world: World, options: LockOptions) -> LockProvider:
+    is_local = isinstance(storage, LocalStorage)
+    if options.kind is LockKind.FILE and not is_local:
+        raise contradiction("hoodie.write.lock.provider", "file", "the table path", storage.root)
+    if is_local and options.kind in (LockKind.AUTO, LockKind.FILE):
+        return FileLock(f"{storage.root}/{layout.LOCK}", world, options.wait_ms)
+    return ProcessLock(storage.root, options.wait_ms)
+
+
+def _engine(spark: Any) -> Engine:
+    if spark is None:
+        return LocalEngine()
+    engine: Engine = _spark_room("lentic.spark.engine").SparkEngine(spark)
+    return engine
+
+
+def _spark_room(module: str) -> Any:
+    """A module of the Spark room, which only those who have PySpark can load."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"Spark was asked for, but {error.name} is not installed.",
+            safe="nothing was written",
+            next_step="pip install 'lentic[spark]'",
+        ) from error
+
+
+def _arrow_schema(schema: Any) -> pa.Schema:
+    if isinstance(schema, pa.Schema):
+        return schema
+    if isinstance(schema, str):
+        return parse_ddl(schema)
+    if type(schema).__module__.startswith("pyspark."):
+        converted: pa.Schema = _spark_room("lentic.spark.dataframe").arrow_schema(schema)
+        return converted
+    raise ConfigError(
+        f"A schema cannot be a {type(schema).__name__}.",
+        safe="nothing was written",
+        next_step="pass a pyarrow schema, a Spark StructType or a DDL string",
+    )
+
+
+def _names(names: Names) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names or ())
+
+
+def _refused(what: str, next_step: str) -> ConfigError:
+    return ConfigError(what, safe="nothing was written", next_step=next_step)

@@ -1,0 +1,92 @@
+"""What the inspection commands show, as plain values; the renderings only lay it out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lentic.table import Table
+from lentic.timeline.instant import Instant
+from lentic.view.files import FileSlice
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """One partition's files as readers see them."""
+
+    partition: str
+    file_groups: int
+    base_bytes: int
+    log_files: int
+    log_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """One table."""
+
+    path: str
+    name: str
+    table_type: str
+    version: int
+    key: list[str]
+    partition_by: list[str]
+    ordering: list[str]
+    merge_mode: str
+    buckets: int | None
+    columns: dict[str, str]
+    completed: int
+    pending: int
+    partitions: list[PartitionFacts]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def table_facts(table: Table) -> TableFacts:
+    """Everything `lentic show` says about a table."""
+    config = table.config
+    instants = table.timeline()
+    return TableFacts(
+        path=table.path,
+        name=config.name,
+        table_type=config.table_type.value,
+        version=config.version,
+        key=list(config.key_fields),
+        partition_by=list(config.partition_fields),
+        ordering=list(config.ordering_fields),
+        merge_mode=config.merge_mode.value,
+        buckets=config.buckets,
+        columns={field.name: str(field.type) for field in table.schema},
+        completed=sum(instant.is_completed for instant in instants),
+        pending=sum(instant.is_pending for instant in instants),
+        partitions=partition_facts(table.file_slices()),
+    )
+
+
+def partition_facts(slices: Iterable[FileSlice]) -> list[PartitionFacts]:
+    """Slices summed up by partition."""
+    by_partition: dict[str, list[FileSlice]] = {}
+    for part in slices:
+        by_partition.setdefault(part.group.partition, []).append(part)
+    return [
+        PartitionFacts(
+            partition=partition,
+            file_groups=len(parts),
+            base_bytes=sum(part.base.size for part in parts if part.base),
+            log_files=sum(len(part.logs) for part in parts),
+            log_bytes=sum(log.size for part in parts for log in part.logs),
+        )
+        for partition, parts in sorted(by_partition.items())
+    ]
+
+
+def instant_facts(instant: Instant) -> dict[str, str | None]:
+    """One instant as `lentic timeline --json` prints it."""
+    return {
+        "requested_at": instant.requested_at,
+        "completed_at": instant.completed_at,
+        "action": instant.action.value,
+        "state": instant.state.value,
+    }

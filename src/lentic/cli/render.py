@@ -1,0 +1,83 @@
+"""Values -> text tables for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console, Group
+from rich.table import Table as Grid
+from rich.text import Text
+
+from lentic.cli.facts import TableFacts
+from lentic.timeline.instant import Instant
+
+_STATE_COLOUR = {"completed": "green", "inflight": "yellow", "requested": "yellow"}
+
+
+def grid(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Grid:
+    """A titled text table; numbers to the right."""
+    laid = Grid(title=title, title_justify="left", header_style="bold")
+    kept = [list(row) for row in rows]
+    for index, column in enumerate(columns):
+        numeric = bool(kept) and all(isinstance(row[index], int | float) for row in kept)
+        laid.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in kept:
+        laid.add_row(*map(_cell, row))
+    return laid
+
+
+def render_timeline(instants: Iterable[Instant]) -> Grid:
+    rows = [
+        (
+            instant.requested_at,
+            instant.completed_at or "",
+            instant.action.value,
+            Text(instant.state.value, style=_STATE_COLOUR.get(instant.state.value.lower(), "")),
+        )
+        for instant in instants
+    ]
+    return grid("timeline", ("requested at", "completed at", "action", "state"), rows)
+
+
+def render_table_facts(facts: TableFacts) -> Group:
+    told = (
+        ("table", facts.name),
+        ("path", facts.path),
+        ("type", f"{facts.table_type}, version {facts.version}"),
+        ("key", ", ".join(facts.key)),
+        ("partitioned by", ", ".join(facts.partition_by) or "nothing"),
+        ("ordering", ", ".join(facts.ordering) or "none"),
+        ("merge mode", facts.merge_mode),
+        ("buckets", facts.buckets or "unknown"),
+        ("instants", f"{facts.completed} completed, {facts.pending} pending"),
+    )
+    partitions = (
+        (p.partition or "(root)", p.file_groups, size(p.base_bytes), p.log_files, size(p.log_bytes))
+        for p in facts.partitions
+    )
+    return Group(
+        grid("facts", ("", ""), told),
+        grid("columns", ("column", "type"), facts.columns.items()),
+        grid("partitions", ("partition", "file groups", "base", "log files", "logs"), partitions),
+    )
+
+
+def size(count: int) -> str:
+    """Bytes for people."""
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} GiB"
+
+
+def _cell(value: Any) -> Text:
+    """A value as plain text: what it holds is never read as mark-up."""
+    return value if isinstance(value, Text) else Text("" if value is None else str(value))
+
+
+def console() -> Console:
+    """Where commands print."""
+    return Console()

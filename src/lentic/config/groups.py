@@ -1,0 +1,273 @@
+"""The options lentic reads, in frozen groups. A function takes the group it needs, never a mapping.
+
+Hudi's own keys keep their names and meanings; keys of ours start with `lentic.`. A new option is
+one constant here, one field in its group, and appears in docs/configuration.md by `make docs`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+from lentic.config.options import (
+    STORAGE_PREFIX,
+    Option,
+    Settings,
+    parse_bool,
+    parse_choice,
+    parse_names,
+    parse_whole,
+)
+
+BUCKETS_MAX = 99_999_999
+"""A bucket number has eight digits in a file id."""
+
+
+class IndexType(StrEnum):
+    BUCKET = "BUCKET"
+
+
+class ConcurrencyMode(StrEnum):
+    SINGLE_WRITER = "SINGLE_WRITER"
+
+
+class LockKind(StrEnum):
+    """Which lock guards the table. The class names are what Hudi users write for the same lock."""
+
+    AUTO = "auto"
+    FILE = "file"
+    IN_PROCESS = "in_process"
+    HUDI_IN_PROCESS = "org.apache.hudi.client.transaction.lock.InProcessLockProvider"
+
+
+class Codec(StrEnum):
+    ZSTD = "zstd"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    GZIP = "gzip"
+    UNCOMPRESSED = "uncompressed"
+
+
+class OnMetadataTable(StrEnum):
+    REFUSE = "refuse"
+    DROP = "drop"
+
+
+_NO_NAMES: tuple[str, ...] = ()
+
+
+def _text(text: str) -> str:
+    return text
+
+
+NAME = Option("hoodie.table.name", _text, "", "Name of the table; the last part of its path.")
+DATABASE = Option("hoodie.database.name", _text, "", "Database the table belongs to.")
+TABLE_TYPE = Option(
+    "hoodie.table.type",
+    _text,
+    "",
+    "MERGE_ON_READ or COPY_ON_WRITE; the argument table_type says the same.",
+    aliases=("hoodie.datasource.write.table.type",),
+)
+KEY_FIELDS = Option(
+    "hoodie.table.recordkey.fields",
+    parse_names,
+    _NO_NAMES,
+    "Columns that identify a record; the argument key says the same.",
+    aliases=("hoodie.datasource.write.recordkey.field",),
+)
+PARTITION_FIELDS = Option(
+    "hoodie.table.partition.fields",
+    parse_names,
+    _NO_NAMES,
+    "Columns whose values name the partition folders; the argument partition_by says the same.",
+    aliases=("hoodie.datasource.write.partitionpath.field",),
+)
+ORDERING_FIELDS = Option(
+    "hoodie.table.ordering.fields",
+    parse_names,
+    _NO_NAMES,
+    "Columns that decide which version of a record is newer; the argument ordering says the same.",
+    aliases=("hoodie.datasource.write.precombine.field", "hoodie.table.precombine.field"),
+)
+MERGE_MODE = Option(
+    "hoodie.record.merge.mode",
+    _text,
+    "",
+    "EVENT_TIME_ORDERING (needs ordering fields, default with them) or COMMIT_TIME_ORDERING.",
+    aliases=("hoodie.write.record.merge.mode",),
+)
+HIVE_STYLE = Option(
+    "hoodie.datasource.write.hive_style_partitioning",
+    parse_bool,
+    False,
+    "Partition folders are called field=value.",
+)
+URL_ENCODE = Option(
+    "hoodie.datasource.write.partitionpath.urlencode",
+    parse_bool,
+    False,
+    "Escape characters in partition values that file names should not hold.",
+)
+BUCKETS = Option(
+    "hoodie.bucket.index.num.buckets",
+    parse_whole(1, BUCKETS_MAX),
+    None,
+    "Buckets per partition; kept in the table as lentic.buckets, so that no writer can disagree.",
+    aliases=("lentic.buckets",),
+)
+INDEX_TYPE = Option(
+    "hoodie.index.type",
+    parse_choice(IndexType),
+    IndexType.BUCKET,
+    "How records find their file group. BUCKET: by a hash of the key.",
+)
+CODEC = Option(
+    "hoodie.parquet.compression.codec",
+    parse_choice(Codec),
+    Codec.ZSTD,
+    "Compression of Parquet data. zstd is smaller and far faster than gzip, Hudi's default.",
+)
+ROW_GROUP_ROWS = Option(
+    "lentic.parquet.row_group_rows",
+    parse_whole(1_000, 10_000_000),
+    131_072,
+    "Rows per Parquet row group; with the row width it bounds the memory of a write.",
+)
+SHUFFLE_TASKS = Option(
+    "hoodie.upsert.shuffle.parallelism",
+    parse_whole(0, 100_000),
+    0,
+    "Tasks that write; 0 means twice the cores.",
+)
+CONCURRENCY_MODE = Option(
+    "hoodie.write.concurrency.mode",
+    parse_choice(ConcurrencyMode),
+    ConcurrencyMode.SINGLE_WRITER,
+    "How writers meet. SINGLE_WRITER: one at a time; a new writer rolls a dead one's work back.",
+)
+ON_METADATA_TABLE = Option(
+    "lentic.metadata.on_write",
+    parse_choice(OnMetadataTable),
+    OnMetadataTable.REFUSE,
+    "What a write does to a table whose metadata table lentic cannot keep true: refuse, or drop it "
+    "from hoodie.properties first (readers then list files).",
+)
+LOCK_KIND = Option(
+    "hoodie.write.lock.provider",
+    parse_choice(LockKind),
+    LockKind.AUTO,
+    "auto: a lock file on local disk, a lock within this process elsewhere.",
+)
+LOCK_WAIT_MS = Option(
+    "hoodie.write.lock.wait_time_ms",
+    parse_whole(0, 3_600_000),
+    60_000,
+    "How long to wait for the table lock.",
+)
+CLOCK_SKEW_MS = Option(
+    "hoodie.time.generator.max_expected_clock_skew_ms",
+    parse_whole(0, 86_400_000),
+    200,
+    "How far this machine's clock may lie behind the last time issued for the table.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """What is decided once, when the table is created."""
+
+    name: str
+    database: str
+    table_type: str
+    key_fields: tuple[str, ...]
+    partition_fields: tuple[str, ...]
+    ordering_fields: tuple[str, ...]
+    merge_mode: str
+    hive_style: bool
+    url_encode: bool
+    buckets: int | None
+
+    @classmethod
+    def parse(cls, settings: Settings) -> Self:
+        INDEX_TYPE.of(settings)
+        return cls(
+            name=NAME.of(settings),
+            database=DATABASE.of(settings),
+            table_type=TABLE_TYPE.of(settings),
+            key_fields=KEY_FIELDS.of(settings),
+            partition_fields=PARTITION_FIELDS.of(settings),
+            ordering_fields=ORDERING_FIELDS.of(settings),
+            merge_mode=MERGE_MODE.of(settings),
+            hive_style=HIVE_STYLE.of(settings),
+            url_encode=URL_ENCODE.of(settings),
+            buckets=BUCKETS.of(settings),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How rows become files."""
+
+    codec: Codec
+    row_group_rows: int
+    shuffle_tasks: int
+    on_metadata_table: OnMetadataTable
+    concurrency: ConcurrencyMode
+
+    @classmethod
+    def parse(cls, settings: Settings) -> Self:
+        return cls(
+            codec=CODEC.of(settings),
+            row_group_rows=ROW_GROUP_ROWS.of(settings),
+            shuffle_tasks=SHUFFLE_TASKS.of(settings),
+            on_metadata_table=ON_METADATA_TABLE.of(settings),
+            concurrency=CONCURRENCY_MODE.of(settings),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LockOptions:
+    """Who may change the timeline, and what time it is."""
+
+    kind: LockKind
+    wait_ms: int
+    clock_skew_ms: int
+
+    @classmethod
+    def parse(cls, settings: Settings) -> Self:
+        return cls(LOCK_KIND.of(settings), LOCK_WAIT_MS.of(settings), CLOCK_SKEW_MS.of(settings))
+
+
+REGISTRY: tuple[Option[Any], ...] = (
+    NAME,
+    DATABASE,
+    TABLE_TYPE,
+    KEY_FIELDS,
+    PARTITION_FIELDS,
+    ORDERING_FIELDS,
+    MERGE_MODE,
+    HIVE_STYLE,
+    URL_ENCODE,
+    INDEX_TYPE,
+    BUCKETS,
+    CODEC,
+    ROW_GROUP_ROWS,
+    SHUFFLE_TASKS,
+    CONCURRENCY_MODE,
+    ON_METADATA_TABLE,
+    LOCK_KIND,
+    LOCK_WAIT_MS,
+    CLOCK_SKEW_MS,
+)
+"""Every option, in the order of the documentation."""
+
+
+def storage_options(settings: Settings) -> dict[str, str]:
+    """What goes to the object store, without its prefix."""
+    return {
+        key.removeprefix(STORAGE_PREFIX): value
+        for key, value in settings.items()
+        if key.startswith(STORAGE_PREFIX)
+    }

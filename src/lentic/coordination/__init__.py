@@ -1,0 +1,1 @@
+"""Who may act, and what time it is."""

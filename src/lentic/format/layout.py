@@ -1,0 +1,78 @@
+"""Every path under a table, said once. Paths are relative to the table and `/`-separated.
+
+.hoodie/hoodie.properties[.backup]      what the table is
+.hoodie/timeline/                       instants; history/ beneath it holds the archived ones
+.hoodie/.temp/<requested_at>/           markers of a write in progress
+.hoodie/.heartbeat/<requested_at>       sign of life of a writer
+.hoodie/metadata/                       the metadata table, a table of its own
+<partition>/.hoodie_partition_metadata  makes a folder a partition
+<partition>/<data file>
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from lentic.format.properties import encode_properties
+from lentic.format.times import RequestedAt
+
+HOODIE = ".hoodie"
+PROPERTIES = ".hoodie/hoodie.properties"
+PROPERTIES_BACKUP = ".hoodie/hoodie.properties.backup"
+TIMELINE = ".hoodie/timeline"
+HISTORY = ".hoodie/timeline/history"
+TEMP = ".hoodie/.temp"
+HEARTBEATS = ".hoodie/.heartbeat"
+CANCEL = ".hoodie/.cancel"
+LOCK = ".hoodie/.locks/lentic.lock"
+METADATA_TABLE = ".hoodie/metadata"
+PARTITION_METADATA = ".hoodie_partition_metadata"
+
+MarkerKind = Literal["CREATE", "MERGE"]
+
+
+def timeline_file(name: str) -> str:
+    """Path of an instant file."""
+    return f"{TIMELINE}/{name}"
+
+
+def heartbeat(requested_at: RequestedAt) -> str:
+    """Path of the heartbeat of the instant's writer."""
+    return f"{HEARTBEATS}/{requested_at}"
+
+
+def markers(requested_at: RequestedAt) -> str:
+    """Directory of the markers of one write."""
+    return f"{TEMP}/{requested_at}"
+
+
+def marker(requested_at: RequestedAt, data_path: str, kind: MarkerKind) -> str:
+    """Path of the marker that announces the data file at `data_path`."""
+    return f"{markers(requested_at)}/{data_path}.marker.{kind}"
+
+
+def data_file(partition: str, name: str) -> str:
+    """Path of a data file; the partition "" is the table's root."""
+    return f"{partition}/{name}" if partition else name
+
+
+def partition_metadata(partition: str) -> str:
+    """Path of the file that makes the folder a partition."""
+    return data_file(partition, PARTITION_METADATA)
+
+
+def encode_partition_metadata(requested_at: RequestedAt, partition: str) -> bytes:
+    """Content of a partition's metadata file: the instant that made it, and its depth."""
+    depth = len(partition.split("/")) if partition else 0
+    values = {"commitTime": str(requested_at), "partitionDepth": str(depth)}
+    return encode_properties(values, "partition metadata")
+
+
+def is_data_path(path: str) -> bool:
+    """Whether a path read from metadata stays among the table's data files.
+
+    False for one that leaves the table, is not in plain form, or reaches into `.hoodie`, so that
+    whoever reads or deletes what metadata names cannot be led astray by it.
+    """
+    segments = path.split("/")
+    return segments[0] != HOODIE and not any(segment in ("", ".", "..") for segment in segments)

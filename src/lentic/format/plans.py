@@ -1,0 +1,267 @@
+"""Compaction plans, rollback plans and the record of a finished rollback.
+
+A plan is data: whoever executes it does what it names and nothing else. Compaction plans name files
+within a partition. Rollback plans hold absolute paths, as Hudi writes them; here they are values
+relative to the table, so encoding and decoding need to know where the table lies, and a path
+outside of it is `Corrupt`: a plan is a list of files to delete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from lentic.errors import Corrupt, UnsupportedFormat
+from lentic.format.avro import Fields, decode_container, encode_container
+from lentic.format.layout import data_file, is_data_path
+from lentic.format.names import Action
+from lentic.format.times import RequestedAt
+
+_COMPACTION_VERSION = 2
+_ROLLBACK_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionOperation:
+    """One file slice to compact; files are named without their partition."""
+
+    partition: str
+    file_id: str
+    base_instant: RequestedAt
+    base_file: str | None
+    log_files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPlan:
+    """The slices a compaction merges, each into a new base file."""
+
+    operations: tuple[CompactionOperation, ...]
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+def encode_compaction_plan(plan: CompactionPlan) -> bytes:
+    """Content of `<requested_at>.compaction.requested`."""
+    record = {
+        "operations": [_operation_record(operation) for operation in plan.operations],
+        "extraMetadata": dict(plan.extra),
+        "version": _COMPACTION_VERSION,
+        "strategy": None,
+        "preserveHoodieMetadata": False,
+        "missingSchedulePartitions": [],
+    }
+    return encode_container("HoodieCompactionPlan", record)
+
+
+def _operation_record(operation: CompactionOperation) -> dict[str, object]:
+    # Hudi sorts operations by these numbers when it bounds the I/O of one run; it needs all keys.
+    metrics = {
+        "TOTAL_LOG_FILES": float(len(operation.log_files)),
+        "TOTAL_LOG_FILES_SIZE": 0.0,
+        "TOTAL_IO_READ_MB": 0.0,
+        "TOTAL_IO_WRITE_MB": 0.0,
+        "TOTAL_IO_MB": 0.0,
+    }
+    return {
+        "baseInstantTime": operation.base_instant,
+        "deltaFilePaths": list(operation.log_files),
+        "dataFilePath": operation.base_file,
+        "fileId": operation.file_id,
+        "partitionPath": operation.partition,
+        "metrics": metrics,
+        "bootstrapFilePath": None,
+    }
+
+
+def decode_compaction_plan(data: bytes, where: str) -> CompactionPlan:
+    """The plan in `<requested_at>.compaction.requested`."""
+    record = _decode_plan(data, where)
+    if record.number("version") != _COMPACTION_VERSION:
+        raise UnsupportedFormat(
+            f"The compaction plan has version {record.number('version')}; this release reads 2.",
+            where=where,
+            next_step="run or cancel this compaction with Apache Hudi",
+        )
+    operations = tuple(_parse_operation(found) for found in record.records("operations"))
+    return CompactionPlan(operations, record.text_map("extraMetadata"))
+
+
+def _parse_operation(found: Fields) -> CompactionOperation:
+    if found.text("bootstrapFilePath"):
+        raise UnsupportedFormat("The plan compacts bootstrapped files.", where=found.where)
+    operation = CompactionOperation(
+        partition=found.text("partitionPath"),
+        file_id=found.text("fileId"),
+        base_instant=found.requested_at("baseInstantTime"),
+        base_file=found.text("dataFilePath") or None,
+        log_files=found.texts("deltaFilePaths"),
+    )
+    for name in filter(None, (operation.base_file, *operation.log_files)):
+        if "/" in name or not is_data_path(data_file(operation.partition, name)):
+            raise Corrupt(f"The compaction plan names {name!r}, no plain file.", where=found.where)
+    return operation
+
+
+def _decode_plan(data: bytes, where: str) -> Fields:
+    record = decode_container(data, where)
+    if record is None:
+        raise Corrupt("An empty file where a plan should be.", where=where)
+    return Fields(record, where)
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackPlan:
+    """The instant to undo and the files to delete for it, relative to the table."""
+
+    target: RequestedAt
+    action: Action
+    files: tuple[str, ...]
+
+
+def encode_rollback_plan(plan: RollbackPlan, root: str) -> bytes:
+    """Content of `<requested_at>.rollback.requested`, for the table at `root`."""
+    requests = [
+        {
+            "partitionPath": partition,
+            "fileId": "",
+            "latestBaseInstant": "",
+            "filesToBeDeleted": paths,
+            "logBlocksToBeDeleted": {},
+        }
+        for partition, paths in _absolute_by_partition(plan.files, root).items()
+    ]
+    record = {
+        "instantToRollback": {"commitTime": plan.target, "action": str(plan.action)},
+        "RollbackRequests": requests,
+        "version": _ROLLBACK_VERSION,
+    }
+    return encode_container("HoodieRollbackPlan", record)
+
+
+def decode_rollback_plan(data: bytes, root: str, where: str) -> RollbackPlan:
+    """The plan in `<requested_at>.rollback.requested`, for the table at `root`."""
+    record = _decode_plan(data, where)
+    files: list[str] = []
+    for request in record.records("RollbackRequests"):
+        if request.record("logBlocksToBeDeleted").values:
+            raise UnsupportedFormat(
+                "The rollback appends to log files, as in table versions before 8.",
+                where=where,
+                next_step="finish this rollback with Apache Hudi",
+            )
+        files += _relative(request.texts("filesToBeDeleted"), root, where)
+    target, action = _parse_target(record.record("instantToRollback"))
+    return RollbackPlan(target, action, tuple(files))
+
+
+def decode_rollback_target(data: bytes, where: str) -> RequestedAt:
+    """The instant that the plan undoes; readable wherever the table has been moved to since."""
+    return _parse_target(_decode_plan(data, where).record("instantToRollback"))[0]
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackMetadata:
+    """What a finished rollback did; files relative to the table."""
+
+    requested_at: RequestedAt
+    target: RequestedAt
+    action: Action
+    deleted: tuple[str, ...]
+    failed: tuple[str, ...] = ()
+    took_ms: int = 0
+
+
+def encode_rollback_metadata(metadata: RollbackMetadata, root: str) -> bytes:
+    """Content of `<requested_at>_<completed_at>.rollback`, for the table at `root`."""
+    deleted = _absolute_by_partition(metadata.deleted, root)
+    failed = _absolute_by_partition(metadata.failed, root)
+    partitions = {
+        partition: {
+            "partitionPath": partition,
+            "successDeleteFiles": deleted.get(partition, []),
+            "failedDeleteFiles": failed.get(partition, []),
+            "rollbackLogFiles": {},
+            "logFilesFromFailedCommit": {},
+        }
+        for partition in (*deleted, *failed)
+    }
+    record = {
+        "startRollbackTime": metadata.requested_at,
+        "timeTakenInMillis": metadata.took_ms,
+        "totalFilesDeleted": len(metadata.deleted),
+        "commitsRollback": [metadata.target],
+        "partitionMetadata": partitions,
+        "version": _ROLLBACK_VERSION,
+        "instantsRollback": [{"commitTime": metadata.target, "action": str(metadata.action)}],
+    }
+    return encode_container("HoodieRollbackMetadata", record)
+
+
+def decode_rollback_metadata(data: bytes, root: str, where: str) -> RollbackMetadata:
+    """The record in `<requested_at>_<completed_at>.rollback`, for the table at `root`."""
+    record = _decode_plan(data, where)
+    deleted: list[str] = []
+    failed: list[str] = []
+    partitions = record.record("partitionMetadata")
+    for partition in partitions.values:
+        found = partitions.record(partition)
+        deleted += _relative(found.texts("successDeleteFiles"), root, where)
+        failed += _relative(found.texts("failedDeleteFiles"), root, where)
+    targets = record.records("instantsRollback")
+    if len(targets) != 1:
+        raise Corrupt(f"A rollback of {len(targets)} instants, not one.", where=where)
+    target, action = _parse_target(targets[0])
+    return RollbackMetadata(
+        requested_at=record.requested_at("startRollbackTime"),
+        target=target,
+        action=action,
+        deleted=tuple(deleted),
+        failed=tuple(failed),
+        took_ms=record.number("timeTakenInMillis"),
+    )
+
+
+def _parse_target(found: Fields) -> tuple[RequestedAt, Action]:
+    text = found.text("action")
+    try:
+        action = Action(text)
+    except ValueError as error:
+        raise Corrupt(f"A rollback of {text!r}, no action there is.", where=found.where) from error
+    return found.requested_at("commitTime"), action
+
+
+def _absolute_by_partition(files: Iterable[str], root: str) -> dict[str, list[str]]:
+    by_partition: dict[str, list[str]] = {}
+    for path in files:
+        assert is_data_path(path), path
+        absolute = f"{root.rstrip('/')}/{path}"
+        by_partition.setdefault(path.rpartition("/")[0], []).append(absolute)
+    return by_partition
+
+
+def _relative(paths: Iterable[str], root: str, where: str) -> list[str]:
+    prefix = _plain_location(root) + "/"
+    relative = []
+    for path in paths:
+        location = _plain_location(path)
+        inside = location.removeprefix(prefix)
+        if inside == location or not is_data_path(inside):
+            raise Corrupt(
+                f"The rollback names {path!r}, which is no data file of the table at {root!r}.",
+                where=where,
+                safe="nothing was deleted",
+                next_step="if the table was moved, move it back until its rollbacks are finished",
+            )
+        relative.append(inside)
+    return relative
+
+
+def _plain_location(location: str) -> str:
+    """A location in one spelling, since engines write `file:/x` or `/x`, `s3a:` or `s3:`."""
+    scheme, colon, rest = location.partition(":")
+    if not colon or "/" in scheme:
+        return location.rstrip("/")
+    rest = rest.rstrip("/")
+    if scheme == "file":
+        return "/" + rest.lstrip("/")
+    return ("s3" if scheme in ("s3a", "s3n") else scheme) + ":" + rest

@@ -1,0 +1,1 @@
+"""Reading: plan the scan, then read its slices."""

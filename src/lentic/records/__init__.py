@@ -1,0 +1,1 @@
+"""One task's data plane: Arrow in, Arrow out. No timeline, no Spark."""

@@ -1,0 +1,1 @@
+"""What keeps a table healthy, and the flows that tie writes and services together."""

@@ -1,0 +1,177 @@
+"""Compaction: logs and their base file become the next base file.
+
+A plan names the exact files of each slice (R12), so that whoever executes it, whenever, produces
+the same rows. It is made under the lock, at a time issued there: every log it names completed
+before that time, and every log that completes later belongs to the slice the new base file opens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lentic.engine import Engine
+from lentic.errors import ConfigError, MissingFile
+from lentic.format import layout
+from lentic.format.commit_metadata import WriteStat
+from lentic.format.names import Action, BaseFileName, State, format_base_file
+from lentic.format.plans import CompactionOperation, CompactionPlan, encode_compaction_plan
+from lentic.format.record_fields import with_meta_schema
+from lentic.format.times import RequestedAt
+from lentic.records.base_writer import ParquetStyle, write_base
+from lentic.records.merge import Merge
+from lentic.records.slice_reader import SliceReader, read_base
+from lentic.services.outcome import AlreadyCommitted, Committed, Outcome
+from lentic.storage.base import FileInfo, Storage
+from lentic.timeline.instant import Instant
+from lentic.timeline.reader import load_compaction_plan, load_timeline
+from lentic.txn.transaction import OpenTable, transaction
+from lentic.view.files import FileGroup, FileSlice
+from lentic.view.listing import load_committed, load_table_view
+from lentic.view.schema import SCHEMA_KEY, load_avro_schema, load_table_schema
+from lentic.view.table_view import Committed as CommittedWrite
+from lentic.view.table_view import build_view
+from lentic.write import markers
+from lentic.write.commit import Begun, commit_write
+from lentic.write.operations import RUN_NUMBERS, merge_fields, parquet_style
+from lentic.write.status import WriteStatus, decode_statuses, encode_status
+
+
+def plan_compaction(groups: Iterable[FileGroup]) -> CompactionPlan:
+    """Compact the latest slice of every group that has logs."""
+    slices = (group.latest for group in groups if group.latest.logs)
+    return CompactionPlan(tuple(_operation(part) for part in slices), {})
+
+
+def _operation(part: FileSlice) -> CompactionOperation:
+    first_log = min(log.name.requested_at for log in part.logs)
+    return CompactionOperation(
+        partition=part.group.partition,
+        file_id=part.group.file_id,
+        base_instant=part.base.name.requested_at if part.base else first_log,
+        base_file=_name(part.base.path) if part.base else None,
+        log_files=tuple(_name(log.path) for log in part.logs),
+    )
+
+
+def schedule_compaction(table: OpenTable) -> RequestedAt | None:
+    """Publish a plan and return its time; None if no slice has logs. A plan that is already
+    pending is returned instead: two would fight over the same slices."""
+    with transaction(table) as txn:
+        if pending := txn.timeline.pending(Action.COMPACTION):
+            return pending[0].requested_at
+        at = RequestedAt(txn.next_time())
+        plan = plan_compaction(load_table_view(table.storage, txn.timeline))
+        if not plan.operations:
+            return None
+        return txn.request_at(at, Action.COMPACTION, encode_compaction_plan(plan)).requested_at
+
+
+def execute_compaction(table: OpenTable, engine: Engine, at: RequestedAt) -> Outcome:
+    """Carry the plan at `at` out. An earlier attempt's files are removed first, the plan kept."""
+    with transaction(table) as txn:
+        now = txn.timeline.find(Instant(at, Action.COMPACTION, State.REQUESTED))
+        if now is None:
+            raise ConfigError(
+                f"There is no compaction plan at {at}.",
+                where=table.storage.root,
+                safe="nothing was written",
+                next_step=f"lentic timeline {table.storage.root}",
+            )
+        if now.is_completed:
+            return AlreadyCommitted(now)
+        instant = now if now.state is State.INFLIGHT else txn.start(now)
+        timeline = txn.timeline
+    for path in markers.list_announced(table.storage, at):
+        table.storage.delete(path)
+    plan = load_compaction_plan(table.storage, instant)
+    schema = with_meta_schema(load_table_schema(table.storage, timeline, table.config))
+    makers = [i.requested_at for i in timeline.writes()]
+    work = CompactionWork(
+        reader=SliceReader(table.storage, schema, merge_fields(table.config)),
+        requested_at=at,
+        committed=load_committed(table.storage, timeline, makers),
+        style=parquet_style(table),
+        run=table.world.entropy.integer(RUN_NUMBERS),
+    )
+    statuses = decode_statuses(engine.run(work, list(enumerate(plan.operations))))
+    extra = {SCHEMA_KEY: load_avro_schema(table.storage, timeline, table.config)}
+    commit_write(
+        table, Begun(instant, timeline), statuses, operation="COMPACT", extra=extra, compacted=True
+    )
+    done = load_timeline(table.storage).find(instant)
+    assert done is not None
+    return Committed(done)
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionWork:
+    """Compacts one slice per call; a picklable value for engines."""
+
+    reader: SliceReader
+    requested_at: RequestedAt
+    committed: dict[RequestedAt, CommittedWrite]
+    style: ParquetStyle
+    run: int
+
+    def __call__(self, task: tuple[int, CompactionOperation]) -> str:
+        number, operation = task
+        storage = self.reader.storage
+        part = self._slice(storage, operation)
+        token = f"{number}-{self.run}-0"
+        name = format_base_file(BaseFileName(operation.file_id, token, self.requested_at))
+        path = layout.data_file(operation.partition, name)
+        markers.announce(storage, self.requested_at, path, "MERGE" if part.base else "CREATE")
+        schema: pa.Schema = self.reader.schema
+        merge = Merge(self.reader.changes(part, schema), self.reader.ordering)
+        base = read_base(storage, part.base, schema) if part.base else iter(())
+        written = write_base(storage, path, merge.batches(base), schema, self.style)
+        stat = WriteStat(
+            file_id=operation.file_id,
+            path=path,
+            partition=operation.partition,
+            prev_commit=operation.base_instant if part.base else None,
+            writes=written.rows,
+            updates=merge.tally.updated,
+            inserts=merge.tally.inserted,
+            deletes=merge.tally.deleted,
+            size=written.size,
+            base_file=operation.base_file,
+        )
+        tally = merge.tally
+        return encode_status(WriteStatus(stat, tally.inserted, tally.updated, tally.deleted))
+
+    def _slice(self, storage: Storage, operation: CompactionOperation) -> FileSlice:
+        """Exactly the files the plan names (R12), none found by listing."""
+        names = [*([operation.base_file] if operation.base_file else []), *operation.log_files]
+        files = [_found(storage, layout.data_file(operation.partition, name)) for name in names]
+        groups = build_view(files, self.committed)
+        if (
+            len(groups) != 1
+            or len(groups[0].slices) != 1
+            or len(groups[0].latest.paths) != len(names)
+        ):
+            raise MissingFile(
+                f"The plan of file group {operation.file_id} names files that no commit made.",
+                where=storage.root,
+                safe="nothing was committed; the plan stays",
+                next_step="roll the plan back and schedule again",
+            )
+        return groups[0].latest
+
+
+def _found(storage: Storage, path: str) -> FileInfo:
+    if (info := storage.info(path)) is None:
+        raise MissingFile(
+            "A file that the compaction plan names is gone.",
+            where=path,
+            safe="nothing was committed; the plan stays",
+            next_step="roll the plan back and schedule again",
+        )
+    return info
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

@@ -1,0 +1,42 @@
+"""Tables on any storage, world and lock: how simulations open the real engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from lentic.api import create_table, load_table_config, plan_table
+from lentic.config.groups import REGISTRY, LockOptions, TableOptions, WriteOptions
+from lentic.config.options import resolve
+from lentic.coordination.lock import LockProvider
+from lentic.engine import LocalEngine
+from lentic.storage.base import Storage
+from lentic.table import Table
+from lentic.txn.transaction import OpenTable
+from lentic.world import World
+
+
+def create_on(storage: Storage, schema: pa.Schema, options: Mapping[str, object]) -> None:
+    """Create a table on `storage`; everything about it is said by `hoodie.*` options."""
+    chosen = TableOptions.parse(resolve(options, REGISTRY))
+    create_table(storage, plan_table(storage.root, schema, chosen))
+
+
+def open_on(
+    storage: Storage,
+    world: World,
+    lock: LockProvider,
+    options: Mapping[str, object] | None = None,
+) -> Table:
+    """Open the table on `storage`; its work runs in the calling thread, as simulations need it."""
+    settings = resolve(options or {}, REGISTRY)
+    opened = OpenTable(
+        storage=storage,
+        config=load_table_config(storage),
+        lock=lock,
+        world=world,
+        write_options=WriteOptions.parse(settings),
+        lock_options=LockOptions.parse(settings),
+    )
+    return Table(opened, LocalEngine(threads=1))

@@ -1,0 +1,1 @@
+"""The timeline: what happened to the table, and what is under way."""

@@ -1,0 +1,73 @@
+"""Storage -> timeline and the contents of its files. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from lentic.errors import MissingFile, UnsupportedFormat
+from lentic.format import layout
+from lentic.format.commit_metadata import CommitMetadata, decode_commit_metadata
+from lentic.format.names import Action, State
+from lentic.format.plans import (
+    CompactionPlan,
+    RollbackPlan,
+    decode_compaction_plan,
+    decode_rollback_plan,
+    decode_rollback_target,
+)
+from lentic.format.times import RequestedAt
+from lentic.storage.base import Storage
+from lentic.timeline.instant import Instant
+from lentic.timeline.timeline import Timeline, parse_timeline
+
+
+def load_timeline(storage: Storage) -> Timeline:
+    """The active timeline as it stands now."""
+    files = storage.list_files(layout.TIMELINE)
+    return parse_timeline((file.name for file in files), where=layout.TIMELINE)
+
+
+def load_commit_metadata(storage: Storage, instant: Instant) -> CommitMetadata:
+    """What a completed write did."""
+    path = layout.timeline_file(instant.file_name)
+    return decode_commit_metadata(storage.read(path), path)
+
+
+def load_compaction_plan(storage: Storage, instant: Instant) -> CompactionPlan:
+    """The plan of a compaction, in whatever state it is."""
+    path = _requested_file(Instant(instant.requested_at, Action.COMPACTION, State.REQUESTED))
+    return decode_compaction_plan(storage.read(path), path)
+
+
+def load_rollback_plan(storage: Storage, instant: Instant) -> RollbackPlan:
+    """The plan of a pending rollback."""
+    path = _requested_file(instant)
+    return decode_rollback_plan(storage.read(path), root=storage.root, where=path)
+
+
+def load_rollback_target(storage: Storage, instant: Instant) -> RequestedAt | None:
+    """The instant that a rollback undoes, or None if its plan has been removed since."""
+    path = _requested_file(instant)
+    try:
+        return decode_rollback_target(storage.read(path), path)
+    except MissingFile:
+        return None
+
+
+def ensure_history_not_needed(
+    storage: Storage, timeline: Timeline, makers: Set[RequestedAt]
+) -> None:
+    """Refuse a table with files of instants that only archived history could explain."""
+    unknown = makers - {instant.requested_at for instant in timeline.instants}
+    if unknown and storage.list_files(layout.HISTORY):
+        raise UnsupportedFormat(
+            f"The table holds files of instant {min(unknown)}, which was archived or undone.",
+            where=storage.root,
+            safe="nothing was read or written",
+            next_step="read the table with Apache Hudi; this release reads active timelines only",
+        )
+
+
+def _requested_file(instant: Instant) -> str:
+    requested = Instant(instant.requested_at, instant.action, State.REQUESTED)
+    return layout.timeline_file(requested.file_name)

@@ -1,0 +1,84 @@
+"""The only writer of instant files. Every function asks for the proof that the lock is held.
+
+Files are created with put-if-absent and never change (P2). A lost reply is resolved by reading
+back: the content is compared byte for byte, because the caller's content names its own files (R15).
+"""
+
+from __future__ import annotations
+
+from lentic.coordination.lock import Held
+from lentic.errors import Conflict, MissingFile, OutcomeUnknown, StorageError
+from lentic.format import layout
+from lentic.format.names import Action, State
+from lentic.format.times import CompletedAt, RequestedAt
+from lentic.storage.base import Storage
+from lentic.timeline.instant import Instant
+
+
+def request(
+    storage: Storage, held: Held, action: Action, at: RequestedAt, content: bytes
+) -> Instant:
+    """(nothing) -> REQUESTED, with the plan as content (empty for writes)."""
+    instant = Instant(at, action, State.REQUESTED)
+    _create(storage, held, instant, content)
+    return instant
+
+
+def start(storage: Storage, held: Held, instant: Instant, content: bytes = b"") -> Instant:
+    """REQUESTED -> INFLIGHT."""
+    inflight = instant.at(State.INFLIGHT)
+    _create(storage, held, inflight, content)
+    return inflight
+
+
+def complete(
+    storage: Storage, held: Held, instant: Instant, at: CompletedAt, content: bytes
+) -> Instant:
+    """INFLIGHT -> COMPLETED: the one moment at which readers begin to see the action.
+
+    `OutcomeUnknown` if the storage failed and reading back failed too.
+    """
+    completed = instant.at(State.COMPLETED, at)
+    _create(storage, held, completed, content)
+    return completed
+
+
+def remove_pending(storage: Storage, held: Held, instant: Instant) -> None:
+    """INFLIGHT or REQUESTED -> (nothing); the furthest state goes first, so that a crash in between
+    leaves a shorter but legal history. Does nothing where the files are gone."""
+    assert not instant.is_completed, instant
+    for state in (State.INFLIGHT, State.REQUESTED):
+        held.ensure_held()
+        file = Instant(instant.requested_at, instant.action, state)
+        storage.delete(layout.timeline_file(file.file_name))
+
+
+def _create(storage: Storage, held: Held, instant: Instant, content: bytes) -> None:
+    held.ensure_held()
+    path = layout.timeline_file(instant.file_name)
+    try:
+        created = storage.put_if_absent(path, content)
+    except StorageError as error:
+        created = _read_back(storage, path, content, error)
+    if not created:
+        raise Conflict(
+            f"Instant file {instant.file_name} exists already: another writer that does not hold "
+            "this table's lock made it.",
+            where=storage.root,
+            safe="nothing was committed by this call",
+            next_step="let all writers use the same lock, then start over",
+        )
+
+
+def _read_back(storage: Storage, path: str, content: bytes, cause: StorageError) -> bool:
+    try:
+        return storage.read(path) == content
+    except MissingFile:
+        raise cause from None
+    except StorageError:
+        raise OutcomeUnknown(
+            "The storage failed while an instant file was being created; it may be there or not.",
+            where=path,
+            safe="reading; do not delete data files of this instant",
+            next_step="when the storage answers again, look: lentic timeline <table>",
+        ) from cause

@@ -1,0 +1,77 @@
+"""The active timeline as one immutable value, and every question one may ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lentic.errors import Corrupt
+from lentic.format.names import Action, InstantFile, State, parse_instant_file
+from lentic.format.times import CompletedAt, RequestedAt
+from lentic.timeline.instant import WRITES, Instant
+
+_RANK = {State.REQUESTED: 0, State.INFLIGHT: 1, State.ABORTED: 2, State.COMPLETED: 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Every instant at its furthest state, ordered by requested time."""
+
+    instants: tuple[Instant, ...]
+
+    def completed(self, *actions: Action) -> tuple[Instant, ...]:
+        """Completed instants, of the given actions if any are given."""
+        return tuple(i for i in self.instants if i.is_completed and _is_one_of(i, actions))
+
+    def pending(self, *actions: Action) -> tuple[Instant, ...]:
+        """Instants that are requested or inflight, of the given actions if any are given."""
+        return tuple(i for i in self.instants if i.is_pending and _is_one_of(i, actions))
+
+    def writes(self) -> tuple[Instant, ...]:
+        """Completed instants that changed rows, in the order in which they completed."""
+        done = [i for i in self.instants if i.is_completed and i.action in WRITES]
+        return tuple(sorted(done, key=lambda i: str(i.completed_at)))
+
+    def find(self, instant: Instant) -> Instant | None:
+        """The same action as it stands on this timeline."""
+        return next((i for i in self.instants if i.identity == instant.identity), None)
+
+    def completions(self) -> dict[RequestedAt, CompletedAt]:
+        """When each completed write became visible, by its requested time."""
+        return {i.requested_at: i.completed_at for i in self.writes() if i.completed_at}
+
+    def last_time(self) -> str:
+        """The latest time of any kind on the timeline, or ""."""
+        times = (str(t) for i in self.instants for t in (i.requested_at, i.completed_at) if t)
+        return max(times, default="")
+
+
+def _is_one_of(instant: Instant, actions: tuple[Action, ...]) -> bool:
+    return not actions or instant.action in actions
+
+
+def parse_timeline(names: Iterable[str], where: str) -> Timeline:
+    """The timeline of a folder with these file names; others are ignored, as Hudi does.
+
+    `Corrupt` if one action completed twice: readers could not agree on what it made.
+    """
+    furthest: dict[tuple[RequestedAt, Action], Instant] = {}
+    for file in filter(None, map(parse_instant_file, sorted(names))):
+        instant = _instant_of(file)
+        known = furthest.get(instant.identity)
+        if known and known.is_completed and instant.is_completed:
+            raise Corrupt(
+                f"Instant {instant} completed twice, at {known.completed_at} and "
+                f"{instant.completed_at}.",
+                where=where,
+                safe="nothing was read",
+                next_step="keep the completed file that the other readers of the table use",
+            )
+        if known is None or _RANK[known.state] < _RANK[instant.state]:
+            furthest[instant.identity] = instant
+    ordered = sorted(furthest.values(), key=lambda i: (i.requested_at, i.action))
+    return Timeline(tuple(ordered))
+
+
+def _instant_of(file: InstantFile) -> Instant:
+    return Instant(file.requested_at, file.action, file.state, file.completed_at)

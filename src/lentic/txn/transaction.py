@@ -1,0 +1,132 @@
+"""A transaction: hold the lock, load the timeline inside it, take steps, let go.
+
+The `with` block is the transaction. Every check and the step it licenses stand in the same block,
+on the timeline loaded in it. All changes of the timeline go through the methods here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from lentic.config.groups import LockOptions, WriteOptions
+from lentic.coordination.lock import Held, LockProvider
+from lentic.coordination.time_generator import issue_time
+from lentic.errors import InstantCancelled
+from lentic.format import layout
+from lentic.format.names import Action, State
+from lentic.format.table_config import TableConfig
+from lentic.format.times import CompletedAt, RequestedAt, is_before
+from lentic.storage.base import Storage
+from lentic.timeline import store
+from lentic.timeline.instant import Instant
+from lentic.timeline.reader import load_rollback_target, load_timeline
+from lentic.timeline.timeline import Timeline
+from lentic.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTable:
+    """A table with all that its flows need of the outside. Only shell functions receive it."""
+
+    storage: Storage
+    config: TableConfig
+    lock: LockProvider
+    world: World
+    write_options: WriteOptions
+    lock_options: LockOptions
+
+
+class Transaction:
+    """Steps on the timeline, valid inside `transaction`'s block only."""
+
+    def __init__(self, table: OpenTable, held: Held, timeline: Timeline) -> None:
+        self.table = table
+        self.timeline = timeline
+        self._held = held
+        self._seen = timeline.last_time()
+
+    def next_time(self) -> str:
+        """A time later than every time the table knows."""
+        self._seen = issue_time(
+            self._held,
+            self.table.world.clock,
+            self.table.config.zone,
+            seen=self._seen,
+            skew_ms_max=self.table.lock_options.clock_skew_ms,
+        )
+        return self._seen
+
+    def request(self, action: Action, content: bytes = b"") -> Instant:
+        """A new REQUESTED instant, at a time issued in this transaction (R9, P4)."""
+        return self.request_at(RequestedAt(self.next_time()), action, content)
+
+    def request_at(self, at: RequestedAt, action: Action, content: bytes) -> Instant:
+        """Like `request`, at a time that `next_time` gave in this transaction (R12)."""
+        assert at == self._seen, "the time must come from this transaction"
+        return store.request(self.table.storage, self._held, action, at, content)
+
+    def start(self, instant: Instant, content: bytes = b"") -> Instant:
+        """REQUESTED -> INFLIGHT."""
+        return store.start(self.table.storage, self._held, instant, content)
+
+    def complete(self, instant: Instant, content: bytes) -> Instant:
+        """INFLIGHT -> COMPLETED, at a time issued here; the one door to it.
+
+        R1: refused when the instant is no longer inflight or a rollback has picked it.
+        """
+        self.ensure_still_ours(instant)
+        at = CompletedAt(self.next_time())
+        return store.complete(self.table.storage, self._held, instant, at, content)
+
+    def finish_rollback(self, rollback: Instant, content: bytes) -> Instant:
+        """INFLIGHT -> COMPLETED for a rollback, which nothing can undo in turn."""
+        at = CompletedAt(self.next_time())
+        return store.complete(self.table.storage, self._held, rollback, at, content)
+
+    def remove(self, instant: Instant) -> None:
+        """Take a pending instant off the timeline, after its files are gone."""
+        store.remove_pending(self.table.storage, self._held, instant)
+
+    def ensure_still_ours(self, instant: Instant) -> None:
+        """R1: on the timeline of this transaction, `instant` is inflight and nobody undoes it."""
+        now = self.timeline.find(instant)
+        if now is None or now.state is not State.INFLIGHT:
+            state = "gone" if now is None else now.state.value
+            raise InstantCancelled(
+                f"{instant} is {state}: another job finished it or rolled it back meanwhile.",
+                where=self.table.storage.root,
+                safe="nothing of this attempt is visible; start over",
+                next_step=f"lentic timeline {self.table.storage.root}",
+            )
+        if rollback := self.rollback_of(instant):
+            raise InstantCancelled(
+                f"{instant} is being rolled back by {rollback}.",
+                where=self.table.storage.root,
+                safe="nothing of this attempt is visible; start over",
+                next_step=f"lentic timeline {self.table.storage.root}",
+            )
+
+    def rollback_of(self, instant: Instant) -> Instant | None:
+        """The rollback, pending or completed, that targets `instant`."""
+        for rollback in self.timeline.instants:
+            if rollback.action is not Action.ROLLBACK:
+                continue
+            if not is_before(instant.requested_at, rollback.requested_at):
+                continue
+            if load_rollback_target(self.table.storage, rollback) == instant.requested_at:
+                return rollback
+        return None
+
+    def replace_properties(self, data: bytes) -> None:
+        """Rewrite hoodie.properties as a whole."""
+        self._held.ensure_held()
+        self.table.storage.replace(layout.PROPERTIES, data)
+
+
+@contextmanager
+def transaction(table: OpenTable) -> Iterator[Transaction]:
+    """Hold the table's lock and load the timeline inside it."""
+    with table.lock.hold() as held:
+        yield Transaction(table, held, load_timeline(table.storage))

@@ -1,0 +1,75 @@
+"""Files, slices and groups as values. Two are equal when every field is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lentic.format.names import BaseFileName, LogFileName, parse_base_file, parse_log_file
+from lentic.format.times import CompletedAt, RequestedAt
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroupId:
+    """One file group of the table."""
+
+    partition: str
+    file_id: str
+
+    def __str__(self) -> str:
+        return f"{self.partition}/{self.file_id}" if self.partition else self.file_id
+
+
+@dataclass(frozen=True, slots=True)
+class BaseFile:
+    """One Parquet file with whole records."""
+
+    path: str
+    name: BaseFileName
+    size: int
+    completed_at: CompletedAt
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """One file of changes; all its blocks belong to one instant."""
+
+    path: str
+    name: LogFileName
+    size: int
+    completed_at: CompletedAt
+
+
+@dataclass(frozen=True, slots=True)
+class FileSlice:
+    """A base file (or none yet) and the logs on top of it, in merge order."""
+
+    group: FileGroupId
+    barrier: RequestedAt
+    base: BaseFile | None
+    logs: tuple[LogFile, ...]
+
+    @property
+    def size(self) -> int:
+        return (self.base.size if self.base else 0) + sum(log.size for log in self.logs)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return ((self.base.path,) if self.base else ()) + tuple(log.path for log in self.logs)
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroup:
+    """All slices of one group, newest first."""
+
+    id: FileGroupId
+    slices: tuple[FileSlice, ...]
+
+    @property
+    def latest(self) -> FileSlice:
+        return self.slices[0]
+
+
+def requested_at_of(file_name: str) -> RequestedAt | None:
+    """The instant that made a data file, or None if the name is no data file's."""
+    parsed = parse_base_file(file_name) or parse_log_file(file_name)
+    return parsed.requested_at if parsed else None

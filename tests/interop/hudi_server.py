@@ -1,0 +1,125 @@
+"""One Spark session with Apache Hudi, serving commands as JSON lines; runs in Hudi's environment.
+
+    usage: python hudi_server.py JAR SCRATCH
+
+Each request on stdin is one line and gets one line on the reply channel, in order:
+
+    {"cmd": "read", "path", "out", "options"}       -> {"rows": n, "schema": {...}}
+    {"cmd": "upsert", "path", "input", "options"}   -> {"rows": n}
+    {"cmd": "stop"}                                 -> {"stopped": true}, then the process ends
+
+The first line, `{"ready": true}`, says that the session is up. A command that fails is answered
+with `{"error": text}` and the next one is served. End of input means stop. The reply channel is the
+stdout this process was started with; stdout itself then points at stderr, because the JVM and
+libraries write to it as they like. `out` and `input` are Parquet, timestamps as INT64 microseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from typing import Any, TextIO
+
+from pyspark.sql import DataFrame, SparkSession
+
+_SETTINGS = {
+    "spark.driver.memory": "2g",
+    "spark.driver.host": "127.0.0.1",
+    # Many short commands: the second compiler would cost more than it saves.
+    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:TieredStopAtLevel=1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+    "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
+    "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    # Values before 1900 cross as they are stored instead of being refused.
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Hudi's two-level lists cannot hold null elements.
+    "spark.hadoop.parquet.avro.write-old-list-structure": "false",
+}
+
+
+def start_session(jar: str, scratch: str) -> SparkSession:
+    """A local session with the bundle; everything it leaves on disk goes under `scratch`."""
+    builder = SparkSession.builder.master("local[2]").appName("interop")
+    builder = builder.config("spark.driver.extraClassPath", jar)
+    builder = builder.config("spark.local.dir", os.path.join(scratch, "local"))
+    builder = builder.config("spark.sql.warehouse.dir", os.path.join(scratch, "warehouse"))
+    for key, value in _SETTINGS.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("WARN")
+    return spark
+
+
+def read(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
+    """Writes the rows Hudi sees, meta columns included, to `out`."""
+    # The table may have been rewritten, or replaced by another one, since the last read.
+    spark.catalog.clearCache()
+    spark.catalog.refreshByPath(request["path"])
+    frame = spark.read.format("hudi").options(**request["options"]).load(request["path"])
+    frame.write.parquet(request["out"])
+    return {"rows": _count(spark, request["out"]), "schema": json.loads(frame.schema.json())}
+
+
+def upsert(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
+    """Writes the rows of the Parquet file `input` to the table with Hudi's own writer."""
+    frame: DataFrame = spark.read.parquet(request["input"])
+    writer = frame.write.format("hudi").options(**request["options"])
+    writer.mode("append").save(request["path"])
+    return {"rows": _count(spark, request["input"])}
+
+
+def _count(spark: SparkSession, path: str) -> int:
+    return spark.read.parquet(path).count()
+
+
+def reason(failure: Exception) -> str:
+    """The failure without its stack frames; those go to the log."""
+    lines = str(failure).splitlines()
+    frames = ("at ", "... ")
+    return "\n".join(line for line in lines if line and not line.strip().startswith(frames))
+
+
+def serve(spark: SparkSession, requests: TextIO, replies: TextIO) -> None:
+    """Answers requests until `stop` or the end of input."""
+    commands = {"read": read, "upsert": upsert}
+    for line in requests:
+        request = json.loads(line)
+        if request["cmd"] == "stop":
+            _reply(replies, {"stopped": True})
+            return
+        try:
+            _reply(replies, commands[request["cmd"]](spark, request))
+        except Exception as failure:
+            traceback.print_exc()
+            _reply(replies, {"error": reason(failure) or repr(failure)})
+
+
+def _reply(replies: TextIO, answer: dict[str, Any]) -> None:
+    replies.write(json.dumps(answer) + "\n")
+    replies.flush()
+
+
+def main(jar: str, scratch: str) -> None:
+    """Serves until told to stop."""
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    spark = start_session(jar, scratch)
+    _reply(replies, {"ready": True})
+    try:
+        serve(spark, sys.stdin, replies)
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,190 @@
+"""The independent engines that judge tables: Apache Hudi on Spark, and hudi-rs.
+
+`ApacheHudi` is a process of its own (`hudi_server.py` in Hudi's environment) that is spoken to in
+JSON lines, one command at a time; rows cross as Parquet files in a scratch folder that goes with
+it. hudi-rs runs in this process. Either one's failure is an `EngineFailed`, never anything else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hudi import HudiTableBuilder
+
+from tests.interop.setup_hudi import HudiInstall, clean_environment, ensure_hudi
+
+START_TIMEOUT_S = 180
+COMMAND_TIMEOUT_S = 600
+STOP_TIMEOUT_S = 30
+
+_SERVER = Path(__file__).resolve().with_name("hudi_server.py")
+
+
+class EngineFailed(Exception):
+    """An independent engine refused a table or broke down; the message carries its own words."""
+
+
+class ApacheHudi:
+    """Apache Hudi 1.2.0 on Spark, running from `__enter__` to `__exit__`."""
+
+    def __init__(self, install: HudiInstall | None = None) -> None:
+        self._install = install or ensure_hudi()
+        self._names = count()
+        self._turn = threading.Lock()
+
+    def __enter__(self) -> ApacheHudi:
+        self._folder = tempfile.TemporaryDirectory(prefix="lentic-hudi-")
+        self._scratch = Path(self._folder.name)
+        self._log = self._scratch / "log"
+        try:
+            with self._log.open("wb") as log:
+                self._process = subprocess.Popen(
+                    [self._install.python, _SERVER, self._install.jar, self._scratch],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    cwd=self._scratch,
+                    env=self._environment(),
+                    # Its own group: an interrupt at the keyboard does not hit it half-way through
+                    # a command, and it can be ended together with its JVM.
+                    start_new_session=True,
+                )
+            try:
+                self._receive(START_TIMEOUT_S)
+            except BaseException:
+                self._end()
+                raise
+        except BaseException:
+            self._folder.cleanup()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        failure: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if self._process.poll() is None:
+                self._ask({"cmd": "stop"}, STOP_TIMEOUT_S)
+                self._process.wait(STOP_TIMEOUT_S)
+        except (EngineFailed, subprocess.TimeoutExpired):
+            pass
+        finally:
+            self._end()
+            self._folder.cleanup()
+
+    def rows(self, path: str, **options: str) -> pa.Table:
+        """The rows Hudi's reader sees in the table, meta columns included, in no given order.
+
+        `options` are read options by their full key: `**{"hoodie.datasource.query.type": "..."}`.
+        """
+        out = self._scratch / f"read-{next(self._names)}"
+        request = {"cmd": "read", "path": _located(path), "out": str(out), "options": options}
+        try:
+            told = self._ask(request, COMMAND_TIMEOUT_S)
+            table = pq.read_table(out, partitioning=None)
+        finally:
+            shutil.rmtree(out, ignore_errors=True)
+        assert table.num_rows == told["rows"], "the exchange file lost rows"
+        return table
+
+    def upsert(self, path: str, rows: pa.Table, options: Mapping[str, str]) -> None:
+        """Writes the rows with Hudi's own writer; `options` are all it is told, table name too."""
+        given = self._scratch / f"upsert-{next(self._names)}.parquet"
+        request = {
+            "cmd": "upsert",
+            "path": _located(path),
+            "input": str(given),
+            "options": dict(options),
+        }
+        pq.write_table(rows, given)
+        try:
+            self._ask(request, COMMAND_TIMEOUT_S)
+        finally:
+            given.unlink()
+
+    def _environment(self) -> dict[str, str]:
+        return clean_environment() | {
+            "JAVA_HOME": str(self._install.java_home),
+            "PYSPARK_PYTHON": str(self._install.python),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "TZ": "UTC",
+        }
+
+    def _ask(self, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        with self._turn:
+            if self._process.poll() is not None:
+                raise EngineFailed(f"Apache Hudi has ended\n{self._last_words()}")
+            assert self._process.stdin is not None
+            try:
+                self._process.stdin.write(json.dumps(request).encode() + b"\n")
+                self._process.stdin.flush()
+            except OSError as failure:
+                raise EngineFailed(f"Apache Hudi has ended\n{self._last_words()}") from failure
+            return self._receive(timeout_s)
+
+    def _receive(self, timeout_s: float) -> dict[str, Any]:
+        """The next reply. The engine is ended where it keeps silent: its state is unknown then."""
+        assert self._process.stdout is not None
+        if not select.select([self._process.stdout], [], [], timeout_s)[0]:
+            self._end()
+            raise EngineFailed(f"Apache Hudi said nothing for {timeout_s} s\n{self._last_words()}")
+        line = self._process.stdout.readline()
+        if not line:
+            raise EngineFailed(f"Apache Hudi has ended\n{self._last_words()}")
+        reply: dict[str, Any] = json.loads(line)
+        if "error" in reply:
+            raise EngineFailed(f"Apache Hudi: {reply['error']}")
+        return reply
+
+    def _last_words(self) -> str:
+        return self._log.read_text(errors="replace")[-3000:]
+
+    def _end(self) -> None:
+        """Ends the process and its JVM, whatever state they are in."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            # Closing flushes, which fails where the process ended before it had read everything.
+            with suppress(OSError):
+                if pipe is not None:
+                    pipe.close()
+
+
+def hudi_rs_rows(path: str) -> pa.Table:
+    """The rows hudi-rs sees in the table, meta columns included, in no given order."""
+    try:
+        table = HudiTableBuilder.from_base_uri(_located(path)).build()
+        batches = table.read()
+        schema = batches[0].schema if batches else table.get_schema_with_meta_fields()
+        return pa.Table.from_batches(batches, schema=schema)
+    except Exception as failure:
+        raise EngineFailed(f"hudi-rs: {failure}") from failure
+    except BaseException as failure:
+        # A Rust panic arrives as a BaseException of a class that cannot be imported.
+        if type(failure).__name__ != "PanicException":
+            raise
+        raise EngineFailed(f"hudi-rs panicked: {failure}") from failure
+
+
+def _located(path: str) -> str:
+    """The path as another process with another working folder understands it."""
+    return path if "://" in path else str(Path(path).absolute())

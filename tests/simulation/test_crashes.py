@@ -1,0 +1,126 @@
+"""Every flow is killed at every storage call, in every way, and the table must not care.
+
+After each kill a fresh process looks: readers see all of the commit or nothing of it, the checkers
+find nothing, and the next upsert works and leaves no debris.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from lentic.errors import TableExists
+from lentic.format import layout
+from lentic.testing.checkers import check_table, list_leftovers
+from lentic.testing.crash_sweep import CrashRun, sweep
+from lentic.testing.tables import open_on
+from tests.simulation import flows
+from tests.simulation.flows import Rows, after, compact, create, fold, upsert
+
+EVERY_DEATH = "LENTIC_SIM_SEEDS" in os.environ
+"""`make sim` kills the clean-up after every death; the short suite after a few of them."""
+
+FIRST: Rows = {"a0": 1, "b0": 1, "c1": 1, "d1": 1}
+SECOND: Rows = {"a0": 2, "b0": 0, "e1": 2, "f2": 2}
+THIRD: Rows = {"a0": 3, "g0": 3}
+
+
+def read(run: CrashRun) -> Rows:
+    return flows.read(run.storage, run.world, run.lock)
+
+
+def ensure_sound(run: CrashRun, *allowed: Rows) -> None:
+    """The table is one of `allowed`, and stays usable: the next upsert works and cleans up."""
+    seen = read(run)
+    assert seen in allowed, f"{seen} is none of {allowed}\n{run}"
+    assert check_table(run.storage) == [], run
+    upsert(THIRD)(run.storage, run.world, run.lock)
+    assert read(run) == fold(seen, THIRD), run
+    assert check_table(run.storage) == [], run
+    assert list_leftovers(run.storage) == [] or is_open_compaction(run), run
+
+
+def is_open_compaction(run: CrashRun) -> bool:
+    """A killed compaction keeps its plan, and its files until the plan is executed again."""
+    return any(
+        f.name.endswith(".compaction.inflight") for f in run.storage.list_files(layout.TIMELINE)
+    )
+
+
+TYPES = pytest.mark.parametrize("table_type", ["MERGE_ON_READ", "COPY_ON_WRITE"])
+
+
+@TYPES
+def test_a_killed_create_leaves_a_whole_table_or_none(table_type: str) -> None:
+    runs = 0
+    for run in sweep(create(table_type)):
+        runs += 1
+        try:
+            create(table_type)(run.storage, run.world, run.lock)
+        except TableExists:
+            assert run.point is not None and run.point.when == "after", run
+        ensure_sound(run, {})
+    assert runs >= 2
+
+
+@TYPES
+def test_a_killed_first_upsert_shows_all_or_nothing(table_type: str) -> None:
+    seen = set()
+    for run in sweep(upsert(FIRST), create(table_type)):
+        assert run.crashed, run
+        seen.add(len(read(run)))
+        ensure_sound(run, {}, FIRST)
+    assert seen == {0, len(FIRST)}, "both outcomes must occur, or the sweep proves nothing"
+
+
+@TYPES
+def test_a_killed_update_shows_all_or_nothing(table_type: str) -> None:
+    before, done = FIRST, fold(FIRST, SECOND)
+    for run in sweep(upsert(SECOND), after(create(table_type), upsert(FIRST))):
+        ensure_sound(run, before, done)
+
+
+def test_a_killed_compaction_changes_no_row_and_can_be_run_again() -> None:
+    setup = after(create("MERGE_ON_READ"), upsert(FIRST, SECOND))
+    expected = fold(FIRST, SECOND)
+    for run in sweep(compact, setup):
+        assert read(run) == expected, run
+        assert check_table(run.storage) == [], run
+        compact(run.storage, run.world, run.lock)
+        assert read(run) == expected, run
+        slices = open_on(run.storage, run.world, run.lock).file_slices()
+        assert all(not part.logs and part.base for part in slices), run
+        ensure_sound(run, expected)
+        assert list_leftovers(run.storage) == [], run
+
+
+def test_a_killed_compaction_does_not_stop_upserts() -> None:
+    setup = after(create("MERGE_ON_READ"), upsert(FIRST, SECOND))
+    for run in sweep(compact, setup):
+        ensure_sound(run, fold(FIRST, SECOND))
+        compact(run.storage, run.world, run.lock)
+        assert read(run) == fold(FIRST, SECOND, THIRD), run
+        assert list_leftovers(run.storage) == [], run
+
+
+@TYPES
+def test_a_killed_clean_up_after_a_kill_converges(table_type: str) -> None:
+    """The upsert that rolls a dead write back is itself killed at every call."""
+    setup = after(create(table_type), upsert(FIRST))
+    deaths = [run for run in sweep(upsert(SECOND), setup) if list_leftovers(run.storage)]
+    assert deaths
+    chosen = deaths if EVERY_DEATH else deaths[:: max(1, len(deaths) // 4)]
+    for death in chosen:
+        files = {file.path: death.storage.read(file.path) for file in death.storage.walk("")}
+
+        def restore(storage: Any, world: Any, lock: Any, files: Any = files) -> None:
+            for path, data in files.items():
+                storage.replace(path, data)
+
+        for run in sweep(upsert(THIRD), restore):
+            seen = read(run)
+            base = (FIRST, fold(FIRST, SECOND))
+            assert seen in (*base, *(fold(rows, THIRD) for rows in base)), run
+            ensure_sound(run, seen)

@@ -1,0 +1,191 @@
+"""The commands on a small table: text for people, JSON for programs, exit code 1 for errors."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+import lentic
+from lentic.cli.main import app, main
+from lentic.table import Table
+
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        ("amount", pa.decimal128(10, 2)),
+        ("day", pa.string()),
+    ]
+)
+
+
+def _rows(*keys: str) -> pa.Table:
+    return pa.Table.from_pylist(
+        [{"id": key, "amount": None, "day": f"d{ord(key) % 2}"} for key in keys], schema=SCHEMA
+    )
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    made = lentic.create(
+        str(tmp_path / "orders"), SCHEMA, key="id", partition_by="day", ordering="amount", buckets=1
+    )
+    made.upsert(_rows("a", "b", "c"))
+    made.compact()
+    made.upsert(_rows("c", "d"))
+    return made
+
+
+def _run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def _json(*arguments: str) -> Any:
+    return json.loads(_run(*arguments, "--json"))
+
+
+def test_show_says_what_the_table_is(table: Table) -> None:
+    text = _run("show", table.path)
+    for said in (
+        "orders",
+        table.path,
+        "MERGE_ON_READ, version 9",
+        "EVENT_TIME_ORDERING",
+        "decimal128(10, 2)",
+        "3 completed, 0 pending",
+        "d0",
+        "d1",
+    ):
+        assert said in text, said
+
+
+def test_show_as_json_has_every_fact(table: Table) -> None:
+    facts = _json("show", table.path)
+    assert facts["path"] == table.path
+    assert facts["name"] == "orders"
+    assert facts["table_type"] == "MERGE_ON_READ"
+    assert facts["version"] == 9
+    assert facts["key"] == ["id"]
+    assert facts["partition_by"] == ["day"]
+    assert facts["ordering"] == ["amount"]
+    assert facts["merge_mode"] == "EVENT_TIME_ORDERING"
+    assert facts["buckets"] == 1
+    assert facts["columns"] == {"id": "string", "amount": "decimal128(10, 2)", "day": "string"}
+    assert (facts["completed"], facts["pending"]) == (3, 0)
+    partitions = {part["partition"]: part for part in facts["partitions"]}
+    assert set(partitions) == {"d0", "d1"}
+    for name, part in partitions.items():
+        (part_slice,) = table.file_slices(name)
+        assert part["file_groups"] == 1
+        assert part["base_bytes"] == (part_slice.base.size if part_slice.base else 0) > 0
+        assert part["log_files"] == len(part_slice.logs) == 1
+        assert part["log_bytes"] == sum(log.size for log in part_slice.logs) > 0
+
+
+def test_timeline_lists_every_instant_oldest_first(table: Table) -> None:
+    text = _run("timeline", table.path)
+    times = [str(instant.requested_at) for instant in table.timeline()]
+    assert [text.index(time) for time in times] == sorted(text.index(time) for time in times)
+    assert text.count("completed") >= 3
+    assert "deltacommit" in text
+
+
+def test_timeline_as_json_has_both_times_action_and_state(table: Table) -> None:
+    assert _json("timeline", table.path) == [
+        {
+            "requested_at": instant.requested_at,
+            "completed_at": instant.completed_at,
+            "action": instant.action.value,
+            "state": "completed",
+        }
+        for instant in table.timeline()
+    ]
+    assert [instant["action"] for instant in _json("timeline", table.path)] == [
+        "deltacommit",
+        "commit",
+        "deltacommit",
+    ]
+
+
+def test_a_new_table_shows_no_partition_and_an_empty_timeline(tmp_path: Path) -> None:
+    made = lentic.create(str(tmp_path / "new"), "id string, v int", key="id", buckets=2)
+    assert _json("show", made.path)["partitions"] == []
+    assert _json("timeline", made.path) == []
+    assert "nothing" in _run("show", made.path)
+    _run("timeline", made.path)
+
+
+def test_a_pending_plan_is_counted_and_listed(table: Table) -> None:
+    table.schedule("compaction")
+    assert _json("show", table.path)["pending"] == 1
+    assert _json("timeline", table.path)[-1] | {"requested_at": ""} == {
+        "requested_at": "",
+        "completed_at": None,
+        "action": "compaction",
+        "state": "requested",
+    }
+
+
+def _main(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:
+    monkeypatch.setattr(sys, "argv", ["lentic", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    return caught.value.code
+
+
+def _plain(text: str) -> str:
+    """Text without the line breaks of a narrow terminal."""
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("command", ["show", "timeline"])
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+def test_an_error_is_one_message_and_exit_code_1(
+    command: str,
+    as_json: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = str(tmp_path / "no [such] table")
+    assert _main(monkeypatch, command, path, *as_json) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "TableNotFound: There is no table at" in _plain(err)
+    assert "[such]" in err, "what looks like markup is shown as it is"
+    assert "safe: nothing was read or written" in _plain(err)
+    assert "next: check the path" in _plain(err)
+    assert "Traceback" not in err
+
+
+def test_success_is_exit_code_0(
+    table: Table, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not _main(monkeypatch, "timeline", table.path, "--json")
+    assert len(json.loads(capsys.readouterr().out)) == 3
+
+
+def test_a_corrupt_table_is_told_with_its_file(
+    table: Table, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(table.path, ".hoodie", "hoodie.properties").write_bytes(b"hoodie.table.version=9\n")
+    assert _main(monkeypatch, "show", table.path) == 1
+    assert "hoodie.properties" in capsys.readouterr().err
+
+
+def test_wrong_usage_is_exit_code_2_and_names_the_commands(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _main(monkeypatch, "nonsense") == 2
+    assert _main(monkeypatch, "show") == 2
+    capsys.readouterr()
+    assert not _main(monkeypatch, "--help")
+    text = capsys.readouterr().out
+    assert all(command in text for command in ("show", "timeline", "demo"))

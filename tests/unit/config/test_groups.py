@@ -1,0 +1,138 @@
+"""The registry: every option is in it once, with a default that its own parser accepts."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from lentic.config import groups
+from lentic.config.groups import (
+    REGISTRY,
+    Codec,
+    ConcurrencyMode,
+    LockKind,
+    LockOptions,
+    OnMetadataTable,
+    TableOptions,
+    WriteOptions,
+    storage_options,
+)
+from lentic.config.options import Option, Settings, format_value, resolve
+from lentic.errors import ConfigError
+
+
+def test_every_option_of_the_module_is_registered_once() -> None:
+    defined = [value for value in vars(groups).values() if isinstance(value, Option)]
+    assert sorted(option.key for option in REGISTRY) == sorted(option.key for option in defined)
+
+
+def test_no_name_belongs_to_two_options() -> None:
+    names = [name for option in REGISTRY for name in (option.key, *option.aliases)]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("option", REGISTRY, ids=lambda option: option.key)
+def test_every_option_is_documented_and_named_after_hudi_or_us(option: Option[Any]) -> None:
+    assert option.key.startswith(("hoodie.", "lentic."))
+    assert option.doc.endswith(".")
+    assert "|" not in option.doc, "a table row of the page"
+    assert option.since
+
+
+@pytest.mark.parametrize("option", REGISTRY, ids=lambda option: option.key)
+def test_every_default_reads_back_from_its_own_text(option: Option[Any]) -> None:
+    text = format_value(option.default)
+    if option.default is None:
+        return
+    assert option.parse(text) == option.default
+
+
+def test_the_defaults_are_the_documented_ones() -> None:
+    nothing = Settings({})
+    assert WriteOptions.parse(nothing) == WriteOptions(
+        codec=Codec.ZSTD,
+        row_group_rows=131_072,
+        shuffle_tasks=0,
+        on_metadata_table=OnMetadataTable.REFUSE,
+        concurrency=ConcurrencyMode.SINGLE_WRITER,
+    )
+    assert LockOptions.parse(nothing) == LockOptions(LockKind.AUTO, 60_000, 200)
+    table = TableOptions.parse(nothing)
+    assert table.buckets is None
+    assert (table.key_fields, table.partition_fields, table.ordering_fields) == ((), (), ())
+    assert not table.hive_style
+    assert not table.url_encode
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "name", "parsed"),
+    [
+        ("hoodie.table.name", "orders", "name", "orders"),
+        ("hoodie.database.name", "db", "database", "db"),
+        ("hoodie.datasource.write.table.type", "x", "table_type", "x"),
+        ("hoodie.datasource.write.recordkey.field", "a,b", "key_fields", ("a", "b")),
+        ("hoodie.datasource.write.partitionpath.field", "day", "partition_fields", ("day",)),
+        ("hoodie.datasource.write.precombine.field", "at", "ordering_fields", ("at",)),
+        ("hoodie.table.precombine.field", "at", "ordering_fields", ("at",)),
+        ("hoodie.write.record.merge.mode", "x", "merge_mode", "x"),
+        ("hoodie.datasource.write.hive_style_partitioning", True, "hive_style", True),
+        ("hoodie.datasource.write.partitionpath.urlencode", "true", "url_encode", True),
+        ("lentic.buckets", 8, "buckets", 8),
+        ("hoodie.bucket.index.num.buckets", "99999999", "buckets", 99_999_999),
+    ],
+)
+def test_table_options_take_hudis_names(key: str, value: object, name: str, parsed: object) -> None:
+    options = TableOptions.parse(resolve({key: value}, REGISTRY))
+    assert getattr(options, name) == parsed
+    default = TableOptions.parse(Settings({}))
+    for other in fields(TableOptions):
+        if other.name != name:
+            assert getattr(options, other.name) == getattr(default, other.name)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("hoodie.bucket.index.num.buckets", 0),
+        ("hoodie.bucket.index.num.buckets", 100_000_000),
+        ("hoodie.index.type", "BLOOM"),
+        ("hoodie.datasource.write.hive_style_partitioning", "maybe"),
+    ],
+)
+def test_a_table_option_that_cannot_be_is_refused(key: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=key.replace(".", r"\.")):
+        TableOptions.parse(resolve({key: value}, REGISTRY))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("hoodie.parquet.compression.codec", "brotli"),
+        ("lentic.parquet.row_group_rows", 999),
+        ("hoodie.upsert.shuffle.parallelism", -1),
+        ("hoodie.write.concurrency.mode", "OPTIMISTIC_CONCURRENCY_CONTROL"),
+        ("lentic.metadata.on_write", "ignore"),
+    ],
+)
+def test_a_write_option_that_cannot_be_is_refused(key: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=key.replace(".", r"\.")):
+        WriteOptions.parse(resolve({key: value}, REGISTRY))
+
+
+def test_a_lock_may_be_named_as_hudi_users_name_it() -> None:
+    name = "org.apache.hudi.client.transaction.lock.InProcessLockProvider"
+    settings = resolve({"hoodie.write.lock.provider": name}, REGISTRY)
+    assert LockOptions.parse(settings).kind is LockKind.HUDI_IN_PROCESS
+
+
+def test_a_lock_class_that_is_not_built_in_is_refused_and_never_imported() -> None:
+    settings = resolve({"hoodie.write.lock.provider": "os.system"}, REGISTRY)
+    with pytest.raises(ConfigError, match="auto, file, in_process"):
+        LockOptions.parse(settings)
+
+
+def test_storage_options_lose_their_prefix_and_nothing_else_is_among_them() -> None:
+    given = {"lentic.storage.endpoint": "x", "lentic.storage.region": "y", "hoodie.table.name": "t"}
+    assert storage_options(resolve(given, REGISTRY)) == {"endpoint": "x", "region": "y"}

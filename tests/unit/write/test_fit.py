@@ -1,0 +1,158 @@
+"""Rows fit a table when nothing is lost; else column and both types are named."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lentic.errors import SchemaMismatch
+from lentic.format.record_fields import META_FIELDS
+from lentic.records.align import align
+from lentic.write.fit import ensure_fits, reads_as
+
+TABLE = pa.schema([("id", pa.string()), ("n", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+
+ELEMENT64 = pa.list_(pa.field("element", pa.int64()))
+STRUCT64 = pa.struct([("x", pa.int64()), ("y", pa.string())])
+NOON = datetime(2026, 1, 1, 12)
+
+WIDENINGS: list[tuple[pa.DataType, pa.DataType, Any]] = [
+    (pa.int8(), pa.int32(), 127),
+    (pa.int8(), pa.int64(), -128),
+    (pa.int16(), pa.int32(), 32_767),
+    (pa.int32(), pa.int64(), -(2**31)),
+    (pa.float32(), pa.float64(), 1.5),
+    (pa.large_string(), pa.string(), "ä"),
+    (pa.string_view(), pa.string(), "ä"),
+    (pa.large_binary(), pa.binary(), b"\xff"),
+    (pa.binary_view(), pa.binary(), b"\xff"),
+    (pa.decimal128(5, 2), pa.decimal128(12, 2), Decimal("123.45")),
+    (pa.decimal64(5, 2), pa.decimal128(12, 2), Decimal("123.45")),
+    (pa.decimal256(5, 2), pa.decimal128(5, 2), Decimal("123.45")),
+    (pa.timestamp("s"), pa.timestamp("us"), NOON),
+    (pa.timestamp("ms"), pa.timestamp("us"), NOON),
+    (pa.timestamp("us", "Europe/Berlin"), pa.timestamp("us", "UTC"), NOON),
+    (pa.timestamp("ms", "UTC"), pa.timestamp("us", "UTC"), NOON),
+    (pa.dictionary(pa.int8(), pa.string()), pa.string(), "few"),
+    (pa.dictionary(pa.int32(), pa.int32()), pa.int64(), 7),
+    (pa.list_(pa.int32()), ELEMENT64, [1, None]),
+    (pa.large_list(pa.int64()), ELEMENT64, [1]),
+    (pa.struct([("x", pa.int32()), ("y", pa.large_string())]), STRUCT64, {"x": 1, "y": "a"}),
+    (pa.map_(pa.string(), pa.int32()), pa.map_(pa.string(), pa.int64()), [("k", 1)]),
+    (
+        pa.list_(pa.struct([("x", pa.int32())])),
+        pa.list_(pa.field("element", pa.struct([("x", pa.int64())]))),
+        [{"x": 3}],
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "wanted", "value"), WIDENINGS, ids=str)
+def test_a_type_that_loses_nothing_fits_and_its_values_come_through(
+    given: pa.DataType, wanted: pa.DataType, value: Any
+) -> None:
+    assert reads_as(given, wanted)
+    ensure_fits(pa.schema([("c", given)]), pa.schema([("c", wanted)]))
+    if pa.types.is_dictionary(given):
+        column = pa.array([value, None], given.value_type).dictionary_encode()
+    else:
+        column = pa.array([value, None], given)
+    rows = pa.RecordBatch.from_arrays([column], names=["c"])
+    aligned = align(rows, pa.schema([("c", wanted)]), "rows").column(0)
+    assert aligned.type == wanted
+    back = given.value_type if pa.types.is_dictionary(given) else given
+    assert aligned.cast(back).to_pylist() == column.to_pylist()
+
+
+@pytest.mark.parametrize("kind", [wanted for _, wanted, _ in WIDENINGS], ids=str)
+def test_every_type_fits_itself(kind: pa.DataType) -> None:
+    assert reads_as(kind, kind)
+
+
+REFUSALS: list[tuple[pa.DataType, pa.DataType]] = [
+    (pa.int64(), pa.int32()),
+    (pa.uint32(), pa.int32()),
+    (pa.uint64(), pa.int64()),
+    (pa.float64(), pa.int64()),
+    (pa.int64(), pa.float64()),
+    (pa.int64(), pa.string()),
+    (pa.string(), pa.int64()),
+    (pa.binary(), pa.string()),
+    (pa.string(), pa.binary()),
+    (pa.float64(), pa.float32()),
+    (pa.bool_(), pa.int32()),
+    (pa.int32(), pa.bool_()),
+    (pa.string(), pa.date32()),
+    (pa.date32(), pa.timestamp("us")),
+    (pa.timestamp("us"), pa.date32()),
+    (pa.timestamp("us"), pa.timestamp("us", "UTC")),
+    (pa.timestamp("us", "UTC"), pa.timestamp("us")),
+    (pa.timestamp("ns"), pa.timestamp("us")),
+    (pa.timestamp("us"), pa.timestamp("ms")),
+    (pa.decimal128(12, 2), pa.decimal128(5, 2)),
+    (pa.decimal128(5, 3), pa.decimal128(12, 2)),
+    (pa.decimal128(5, 1), pa.decimal128(12, 2)),
+    (pa.int64(), pa.decimal128(38, 2)),
+    (pa.float64(), pa.decimal128(38, 2)),
+    (pa.list_(pa.int64()), pa.list_(pa.int32())),
+    (pa.int64(), ELEMENT64),
+    (ELEMENT64, pa.int64()),
+    (pa.struct([("x", pa.int64())]), STRUCT64),
+    (pa.struct([("y", pa.string()), ("x", pa.int64())]), STRUCT64),
+    (pa.struct([("x", pa.string()), ("y", pa.string())]), STRUCT64),
+    (pa.string(), STRUCT64),
+    (pa.map_(pa.string(), pa.int64()), pa.map_(pa.string(), pa.int32())),
+    (pa.map_(pa.int64(), pa.int64()), pa.map_(pa.string(), pa.int64())),
+    (STRUCT64, pa.map_(pa.string(), pa.int64())),
+    (pa.dictionary(pa.int32(), pa.int64()), pa.int32()),
+]
+
+
+@pytest.mark.parametrize(("given", "wanted"), REFUSALS, ids=str)
+def test_a_type_that_could_lose_something_is_refused_and_both_are_named(
+    given: pa.DataType, wanted: pa.DataType
+) -> None:
+    assert not reads_as(given, wanted)
+    with pytest.raises(SchemaMismatch) as caught:
+        ensure_fits(pa.schema([("amount", given)]), pa.schema([("amount", wanted)]))
+    assert "amount" in caught.value.what
+    assert str(given) in caught.value.what
+    assert str(wanted) in caught.value.what
+    assert caught.value.safe == "nothing was written"
+    assert caught.value.next_step == f"cast amount to {wanted} and write again"
+
+
+def test_columns_may_come_in_any_order_and_with_meta_columns() -> None:
+    reordered = pa.schema([TABLE.field("at"), TABLE.field("id"), TABLE.field("n")])
+    ensure_fits(reordered, TABLE)
+    ensure_fits(pa.schema([*((name, pa.int64()) for name in META_FIELDS), *TABLE]), TABLE)
+
+
+def test_a_lacking_column_is_named_before_anything_else() -> None:
+    with pytest.raises(SchemaMismatch) as caught:
+        ensure_fits(pa.schema([("id", pa.int64()), ("x", pa.int64())]), TABLE)
+    assert caught.value.what == "The rows lack column n, at of the table."
+    assert caught.value.next_step == "add n and write again"
+
+
+def test_a_column_the_table_does_not_have_is_named() -> None:
+    with pytest.raises(SchemaMismatch) as caught:
+        ensure_fits(TABLE.append(pa.field("more", pa.int64())), TABLE)
+    assert caught.value.what == "The table has no column more."
+    assert caught.value.next_step == "drop more and write again"
+
+
+def test_a_column_that_comes_twice_is_named() -> None:
+    with pytest.raises(SchemaMismatch) as caught:
+        ensure_fits(TABLE.append(pa.field("n", pa.int64())), TABLE)
+    assert caught.value.what == "The rows have column n twice."
+
+
+def test_nullability_is_not_a_matter_of_types() -> None:
+    ensure_fits(
+        pa.schema([("n", pa.int64())]), pa.schema([pa.field("n", pa.int64(), nullable=False)])
+    )
