@@ -134,7 +134,7 @@ def test_readers_agree_on_every_shape_of_table(
     expected = latest(*batches)
     ensure_same_rows(expected, table.read(), KEY, "expected", "lentic")
     ensure_same_rows(expected, apache_hudi.rows(table.path), KEY, "expected", "Apache Hudi")
-    if len(ordering) > 1 and table_type == "MERGE_ON_READ":
+    if len(ordering) > 1:
         with pytest.raises(EngineFailed, match="Multiple ordering fields"):
             hudi_rs_rows(table.path)
     else:
