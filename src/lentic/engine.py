@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Which try at which share of the work this is. `number` is unique within one engine run."""
+    """Which try at which share of the work this is; no two tries of one run are equal."""
 
     task: int
     number: int

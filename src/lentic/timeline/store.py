@@ -1,7 +1,8 @@
 """The only writer of instant files. Every function asks for the proof that the lock is held.
 
 Files are created with put-if-absent and never change (P2). A lost reply is resolved by reading
-back: the content is compared byte for byte, because the caller's content names its own files (R15).
+back (R15): the name holds a time that was issued to this holder of the lock and to nobody else, and
+the content is compared byte for byte.
 """
 
 from __future__ import annotations

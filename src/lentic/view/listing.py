@@ -20,7 +20,7 @@ def load_table_view(storage: Storage, timeline: Timeline) -> tuple[FileGroup, ..
     files = [file for file in storage.walk("") if not _is_internal(file.path)]
     ensure_history_not_needed(storage, timeline, _makers(files))
     committed = load_committed(storage, timeline, (i.requested_at for i in timeline.writes()))
-    if not timeline.completed(Action.CLEAN):
+    if not timeline.completed(Action.CLEAN) and not storage.list_files(layout.HISTORY):
         _ensure_none_lost(files, committed)
     return build_view(files, committed)
 

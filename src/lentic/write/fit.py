@@ -38,8 +38,22 @@ def conform(rows: pa.RecordBatch, table: pa.Schema) -> pa.RecordBatch:
         if pa.types.is_dictionary(values.type):
             values = values.dictionary_decode()
         _ensure_no_nulls(values, column, column.name)
-        columns.append(values if values.type == column.type else values.cast(column.type))
+        columns.append(values if values.type == column.type else _cast(values, column))
     return pa.RecordBatch.from_arrays(columns, schema=table)
+
+
+def _cast(values: pa.Array, wanted: pa.Field) -> pa.Array:
+    if pa.types.is_nested(values.type):
+        # A slice still carries the values around it, and the cast would judge those too.
+        values = values.take(pa.array(range(len(values)), pa.int64()))
+    try:
+        return values.cast(wanted.type)
+    except pa.ArrowInvalid as error:
+        raise InvalidRecord(
+            f"Column {wanted.name} holds a value that {wanted.type} cannot hold: {error}",
+            safe="nothing was committed",
+            next_step=f"mend {wanted.name}, or drop the rows, and write again",
+        ) from error
 
 
 def _ensure_no_nulls(values: pa.Array, wanted: pa.Field, name: str) -> None:

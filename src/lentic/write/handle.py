@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -128,11 +129,13 @@ class GroupWriter:
         path = layout.data_file(self.partition, name)
         markers.announce(handle.storage, handle.requested_at, path, "CREATE")
         self._ensure_partition()
-        rows = changes.rows.take(pa.array(sorted(changes.row_of)))
+        rows = changes.rows.take(pa.array(np.sort(changes.row_of)))
+        cleared = changes.keys.filter(pa.array(changes.decided & ~changes.deleted)).to_pylist()
         written = write_log(
             handle.storage,
             path,
             rows,
+            cleared=cleared,
             avro_schema=handle.avro_schema,
             requested_at=handle.requested_at,
             style=handle.style,

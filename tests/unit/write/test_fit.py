@@ -9,10 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lentic.errors import SchemaMismatch
+from lentic.errors import InvalidRecord, Refused, SchemaMismatch
 from lentic.format.record_fields import META_FIELDS
-from lentic.records.align import align
-from lentic.write.fit import ensure_fits, reads_as
+from lentic.write.fit import conform, ensure_fits, reads_as
 
 TABLE = pa.schema([("id", pa.string()), ("n", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
 
@@ -62,10 +61,10 @@ def test_a_type_that_loses_nothing_fits_and_its_values_come_through(
     else:
         column = pa.array([value, None], given)
     rows = pa.RecordBatch.from_arrays([column], names=["c"])
-    aligned = align(rows, pa.schema([("c", wanted)]), "rows").column(0)
-    assert aligned.type == wanted
+    conformed = conform(rows, pa.schema([("c", wanted)])).column(0)
+    assert conformed.type == wanted
     back = given.value_type if pa.types.is_dictionary(given) else given
-    assert aligned.cast(back).to_pylist() == column.to_pylist()
+    assert conformed.cast(back).to_pylist() == column.to_pylist()
 
 
 @pytest.mark.parametrize("kind", [wanted for _, wanted, _ in WIDENINGS], ids=str)
@@ -156,3 +155,89 @@ def test_nullability_is_not_a_matter_of_types() -> None:
     ensure_fits(
         pa.schema([("n", pa.int64())]), pa.schema([pa.field("n", pa.int64(), nullable=False)])
     )
+
+
+# Conforming
+
+
+def _conformed(column: pa.Array, wanted: pa.Field) -> list[Any]:
+    rows = pa.RecordBatch.from_arrays([column], names=[wanted.name])
+    values: list[Any] = conform(rows, pa.schema([wanted])).column(0).to_pylist()
+    return values
+
+
+def _never_null(name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=False)
+
+
+STRICT_STRUCT = pa.struct([_never_null("x", pa.int64()), ("y", pa.int64())])
+STRICT_LIST = pa.list_(_never_null("element", pa.int64()))
+STRICT_MAP = pa.map_(pa.string(), _never_null("value", pa.int64()))
+LOOSE_STRUCT = pa.struct([("x", pa.int64()), ("y", pa.int64())])
+
+NULLS: list[tuple[pa.Field, pa.DataType, list[Any], str]] = [
+    (_never_null("c", pa.int64()), pa.int64(), [1, None], "c"),
+    (pa.field("c", STRICT_STRUCT), LOOSE_STRUCT, [{"x": None, "y": 1}], "c.x"),
+    (pa.field("c", STRICT_LIST), pa.list_(pa.int64()), [[1, None]], "c.element"),
+    (pa.field("c", STRICT_LIST), pa.large_list(pa.int64()), [[], [None]], "c.element"),
+    (pa.field("c", STRICT_MAP), pa.map_(pa.string(), pa.int64()), [[("k", None)]], "c.value"),
+    (
+        pa.field("c", pa.list_(pa.field("element", STRICT_STRUCT))),
+        pa.list_(LOOSE_STRUCT),
+        [[{"x": 1, "y": 1}, {"x": None, "y": 1}]],
+        "c.element.x",
+    ),
+]
+
+
+@pytest.mark.parametrize(("wanted", "given", "values", "name"), NULLS, ids=lambda value: str(value))
+def test_a_null_where_none_may_be_is_found_at_any_depth_and_named(
+    wanted: pa.Field, given: pa.DataType, values: list[Any], name: str
+) -> None:
+    with pytest.raises(InvalidRecord) as caught:
+        _conformed(pa.array(values, given), wanted)
+    assert f"Column {name} holds a null" in caught.value.what
+    assert caught.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "values"),
+    [
+        (STRICT_STRUCT, LOOSE_STRUCT, [None, {"x": 1, "y": None}]),
+        (STRICT_LIST, pa.list_(pa.int64()), [None, [], [1]]),
+        (STRICT_MAP, pa.map_(pa.string(), pa.int64()), [None, [], [("k", 1)]]),
+    ],
+)
+def test_what_is_absent_as_a_whole_has_no_nulls_within(
+    kind: pa.DataType, given: pa.DataType, values: list[Any]
+) -> None:
+    assert _conformed(pa.array(values, given), pa.field("c", kind)) == values
+
+
+@pytest.mark.parametrize(("wanted", "given", "values", "name"), NULLS, ids=lambda value: str(value))
+def test_nulls_of_rows_that_were_sliced_away_do_not_count(
+    wanted: pa.Field, given: pa.DataType, values: list[Any], name: str
+) -> None:
+    del name
+    good = {"x": 5, "y": 5}
+    fine: Any = 5
+    if pa.types.is_struct(given):
+        fine = good
+    elif pa.types.is_map(given):
+        fine = [("k", 5)]
+    elif pa.types.is_list(given) or pa.types.is_large_list(given):
+        fine = [good] if pa.types.is_struct(given.value_type) else [5]
+    column = pa.array([*values, fine, *values], given).slice(len(values), 1)
+    assert _conformed(column, wanted) == [fine]
+
+
+def test_columns_come_in_the_tables_order_without_meta_columns() -> None:
+    rows = pa.record_batch({"b": ["x"], "_hoodie_file_name": ["f"], "a": pa.array([1], pa.int8())})
+    table = pa.schema([_never_null("a", pa.int64()), ("b", pa.string())])
+    assert conform(rows, table) == pa.record_batch([pa.array([1]), pa.array(["x"])], schema=table)
+
+
+def test_a_moment_too_far_away_for_the_tables_unit_is_refused_in_words_of_ours() -> None:
+    column = pa.array([2**62], pa.timestamp("s"))
+    with pytest.raises(Refused, match="Column at"):
+        _conformed(column, pa.field("at", pa.timestamp("us")))
