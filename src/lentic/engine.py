@@ -59,11 +59,17 @@ class ScanTask:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A read: what to read, how, and the schema every batch has."""
+    """A read: what to read, how, and the schema every batch has.
+
+    `read` filters by itself. Who reads a task's Parquet file instead must keep rows for which
+    `condition` (SQL) holds; it looks at the columns of `tested`.
+    """
 
     schema: pa.Schema
     tasks: tuple[ScanTask, ...]
     read: Callable[[Any], Iterator[pa.RecordBatch]]
+    condition: str | None = None
+    tested: pa.Schema | None = None
 
 
 class Engine(Protocol):

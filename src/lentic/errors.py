@@ -8,6 +8,7 @@
     │  ├─ InvalidPath         a path would leave the table
     │  ├─ TableNotFound       the path holds no table
     │  ├─ TableExists         the path already holds a table
+    │  ├─ RangeUnavailable    the time asked for has been cleaned away
     │  └─ UnsupportedFormat   a table version or feature this release cannot handle
     ├─ Conflict           nothing was committed, another actor had precedence; safe to start over
     │  ├─ WriteConflict  PlanBusy  PlanMustBeRolledBack  InstantCancelled
@@ -85,6 +86,10 @@ class TableNotFound(Refused):
 
 class TableExists(Refused):
     """There is a table at the path already."""
+
+
+class RangeUnavailable(Refused):
+    """The rows of the time asked for are no longer there; `next_step` names the earliest time."""
 
 
 class UnsupportedFormat(Refused):

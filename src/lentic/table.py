@@ -11,9 +11,12 @@ from lentic.engine import Engine
 from lentic.errors import ConfigError
 from lentic.format.table_config import TableConfig
 from lentic.format.times import RequestedAt
-from lentic.query.snapshot import read_snapshot
+from lentic.query.cdc import read_cdc
+from lentic.query.incremental import read_changed_rows
+from lentic.query.snapshot import read_rows
 from lentic.services import compaction, ingest
 from lentic.services.outcome import Outcome
+from lentic.timeline.history import load_history
 from lentic.timeline.instant import Instant
 from lentic.timeline.reader import load_timeline
 from lentic.txn.transaction import OpenTable
@@ -54,12 +57,65 @@ class Table:
         """
         return ingest.upsert(self._opened, self._engine, rows)
 
-    def read(self, *, columns: Sequence[str] | None = None, meta: bool = False) -> Any:
-        """The current rows: a DataFrame on Spark, else an Arrow table.
+    def read(
+        self,
+        *,
+        as_of: object = None,
+        mode: str = "snapshot",
+        columns: Sequence[str] | None = None,
+        filter: str | None = None,
+        meta: bool = False,
+    ) -> Any:
+        """The rows: a DataFrame on Spark, else an Arrow table.
 
+        `as_of`: an instant, ISO date-time or date: all that had completed by then; an instant's
+        requested time means the moment it completed. `mode`: "snapshot", or "read_optimized" for
+        base files alone. `filter`: a condition such as `"day = '2026-01-01' and amount > 10"`.
         `meta=True` adds the `_hoodie_*` columns.
         """
-        return read_snapshot(self._opened, self._engine, columns, meta=meta)
+        return read_rows(
+            self._opened,
+            self._engine,
+            as_of=as_of,
+            mode=mode,
+            columns=columns,
+            filter=filter,
+            meta=meta,
+        )
+
+    def changes(
+        self,
+        *,
+        after: str = "000",
+        upto: str | None = None,
+        kind: str = "rows",
+        columns: Sequence[str] | None = None,
+        filter: str | None = None,
+        meta: bool = False,
+    ) -> Any:
+        """What changed after one completion time (exclusive) and up to another (inclusive, now).
+
+        `kind="rows"`: the latest version of every row that changed. `kind="cdc"`: every change,
+        with op (i, u, d), ts (the write's requested time), before and after. `after="000"` is the
+        beginning.
+        """
+        if kind == "rows":
+            return read_changed_rows(
+                self._opened,
+                self._engine,
+                after=after,
+                upto=upto,
+                columns=columns,
+                filter=filter,
+                meta=meta,
+            )
+        if kind != "cdc" or columns is not None or filter is not None or meta:
+            raise ConfigError(
+                f"Changes of kind {kind!r} cannot be read so.",
+                safe="nothing was read",
+                next_step='kind="rows", or kind="cdc" without columns, filter and meta',
+            )
+        return read_cdc(self._opened, self._engine, after=after, upto=upto)
 
     def schedule(self, service: str) -> RequestedAt | None:
         """Publish a plan for `service` ("compaction"); None if there is nothing to do."""
@@ -80,6 +136,10 @@ class Table:
         """Schedule a compaction and execute it; None if no file group has logs."""
         at = self.schedule("compaction")
         return None if at is None else self.execute(at)
+
+    def history(self) -> list[Instant]:
+        """Every archived instant, oldest first."""
+        return list(load_history(self._opened.storage).instants)
 
     def timeline(self) -> list[Instant]:
         """Every instant of the active timeline, oldest first."""

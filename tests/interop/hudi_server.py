@@ -5,7 +5,8 @@
 Each request on stdin is one line and gets one line on the reply channel, in order:
 
     {"cmd": "read", "path", "out", "options"}       -> {"rows": n, "schema": {...}}
-    {"cmd": "upsert", "path", "input", "options"}   -> {"rows": n}
+    {"cmd": "write", "path", "input", "options"}    -> {"written": true}
+    {"cmd": "sql", "path", "statements", "views", "settings"} -> {"rows": [[text, ...], ...]}
     {"cmd": "stop"}                                 -> {"stopped": true}, then the process ends
 
 The first line, `{"ready": true}`, says that the session is up. A command that fails is answered
@@ -70,12 +71,41 @@ def read(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
     return {"rows": _count(spark, request["out"]), "schema": json.loads(frame.schema.json())}
 
 
-def upsert(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
-    """Writes the rows of the Parquet file `input` to the table with Hudi's own writer."""
+def write(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
+    """Writes the rows of the Parquet file `input` to the table with Hudi's own writer.
+
+    What it does with them is the option `hoodie.datasource.write.operation`, by default an upsert.
+    """
     frame: DataFrame = spark.read.parquet(request["input"])
     writer = frame.write.format("hudi").options(**request["options"])
     writer.mode("append").save(request["path"])
-    return {"rows": _count(spark, request["input"])}
+    return {"written": True}
+
+
+def sql(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
+    """Runs the statements, in which the table at `path` is called `target`.
+
+    `views` names Parquet files that the statements may select from, `settings` are in force for
+    this request only. The answer is what the last statement returned.
+    """
+    for name, file in request["views"].items():
+        spark.read.parquet(file).createOrReplaceTempView(name)
+    for key, value in request["settings"].items():
+        spark.conf.set(key, value)
+    try:
+        # The name stood for another table in the last request; neither drop touches its files.
+        spark.sql("drop table if exists target")
+        spark.sql(f"create table target using hudi location '{request['path']}'")
+        answer: list[Any] = []
+        for statement in request["statements"]:
+            answer = spark.sql(statement).collect()
+        return {"rows": [[str(value) for value in row] for row in answer]}
+    finally:
+        for key in request["settings"]:
+            spark.conf.unset(key)
+        for name in request["views"]:
+            spark.catalog.dropTempView(name)
+        spark.sql("drop table if exists target")
 
 
 def _count(spark: SparkSession, path: str) -> int:
@@ -91,7 +121,7 @@ def reason(failure: Exception) -> str:
 
 def serve(spark: SparkSession, requests: TextIO, replies: TextIO) -> None:
     """Answers requests until `stop` or the end of input."""
-    commands = {"read": read, "upsert": upsert}
+    commands = {"read": read, "write": write, "sql": sql}
     for line in requests:
         request = json.loads(line)
         if request["cmd"] == "stop":

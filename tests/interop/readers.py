@@ -15,8 +15,8 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -106,19 +106,45 @@ class ApacheHudi:
         return table
 
     def upsert(self, path: str, rows: pa.Table, options: Mapping[str, str]) -> None:
-        """Writes the rows with Hudi's own writer; `options` are all it is told, table name too."""
-        given = self._scratch / f"upsert-{next(self._names)}.parquet"
-        request = {
-            "cmd": "upsert",
-            "path": _located(path),
-            "input": str(given),
-            "options": dict(options),
-        }
-        pq.write_table(rows, given)
-        try:
+        """Upserts the rows with Hudi's own writer; `options` are all it is told, name too."""
+        self.write(path, rows, options)
+
+    def write(self, path: str, rows: pa.Table, options: Mapping[str, str]) -> None:
+        """The same for any operation, which is one of the `options`."""
+        with self._handed_over({"input": rows}) as files:
+            request = {"cmd": "write", "path": _located(path), "options": dict(options), **files}
             self._ask(request, COMMAND_TIMEOUT_S)
+
+    def sql(
+        self,
+        path: str,
+        *statements: str,
+        views: Mapping[str, pa.Table] | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> list[list[str]]:
+        """What the last statement returned, as text; the table at `path` is called `target`."""
+        with self._handed_over(views or {}) as files:
+            request = {
+                "cmd": "sql",
+                "path": _located(path),
+                "statements": statements,
+                "views": files,
+                "settings": dict(settings or {}),
+            }
+            rows: list[list[str]] = self._ask(request, COMMAND_TIMEOUT_S)["rows"]
+            return rows
+
+    @contextmanager
+    def _handed_over(self, tables: Mapping[str, pa.Table]) -> Iterator[dict[str, str]]:
+        """The tables as Parquet files that exist while the context lasts."""
+        files = {name: self._scratch / f"{name}-{next(self._names)}.parquet" for name in tables}
+        try:
+            for name, file in files.items():
+                pq.write_table(tables[name], file)
+            yield {name: str(file) for name, file in files.items()}
         finally:
-            given.unlink()
+            for file in files.values():
+                file.unlink(missing_ok=True)
 
     def _environment(self) -> dict[str, str]:
         return clean_environment() | {

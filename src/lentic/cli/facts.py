@@ -10,6 +10,9 @@ from lentic.table import Table
 from lentic.timeline.instant import Instant
 from lentic.view.files import FileSlice
 
+SMALL_FILE = 100 * 1024 * 1024
+"""Base files below this size count as small (`hoodie.parquet.small.file.limit`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
@@ -20,6 +23,7 @@ class PartitionFacts:
     base_bytes: int
     log_files: int
     log_bytes: int
+    small_files: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,7 @@ def partition_facts(slices: Iterable[FileSlice]) -> list[PartitionFacts]:
             base_bytes=sum(part.base.size for part in parts if part.base),
             log_files=sum(len(part.logs) for part in parts),
             log_bytes=sum(log.size for part in parts for log in part.logs),
+            small_files=sum(bool(part.base and part.base.size < SMALL_FILE) for part in parts),
         )
         for partition, parts in sorted(by_partition.items())
     ]

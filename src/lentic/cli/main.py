@@ -12,7 +12,14 @@ from rich.console import Console
 from lentic.api import open as open_table
 from lentic.cli.demo import run_demo
 from lentic.cli.facts import instant_facts, table_facts
-from lentic.cli.render import console, render_table_facts, render_timeline
+from lentic.cli.render import (
+    console,
+    format_csv,
+    json_value,
+    render_rows,
+    render_table_facts,
+    render_timeline,
+)
 from lentic.errors import LenticError
 
 app = typer.Typer(
@@ -37,13 +44,43 @@ def show(path: Path, as_json: Json = False) -> None:
 
 
 @app.command()
-def timeline(path: Path, as_json: Json = False) -> None:
+def timeline(
+    path: Path,
+    everything: Annotated[bool, typer.Option("--all", help="The archived part too.")] = False,
+    as_json: Json = False,
+) -> None:
     """Every instant of the active timeline, oldest first."""
-    instants = open_table(path).timeline()
+    table = open_table(path)
+    instants = [*(table.history() if everything else []), *table.timeline()]
     if as_json:
         typer.echo(json.dumps([instant_facts(instant) for instant in instants], indent=2))
     else:
         console().print(render_timeline(instants))
+
+
+@app.command()
+def read(
+    path: Path,
+    as_of: Annotated[str, typer.Option(help="An instant, an ISO date-time or a date.")] = "",
+    where: Annotated[str, typer.Option(help='A condition, such as "amount > 10".')] = "",
+    columns: Annotated[str, typer.Option(help="Comma-separated columns; all by default.")] = "",
+    limit: Annotated[int, typer.Option(min=0, help="How many rows; 0 is all of them.")] = 20,
+    as_json: Json = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+) -> None:
+    """The rows of a table, now or as of a moment."""
+    rows = open_table(path).read(
+        as_of=as_of or None,
+        columns=[name.strip() for name in columns.split(",")] if columns else None,
+        filter=where or None,
+    )
+    shown = rows.slice(0, limit) if limit else rows
+    if as_json:
+        typer.echo(json.dumps(shown.to_pylist(), indent=2, default=json_value))
+    elif as_csv:
+        typer.echo(format_csv(shown), nl=False)
+    else:
+        console().print(render_rows(shown, rows.num_rows))
 
 
 @app.command()

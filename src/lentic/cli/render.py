@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import pyarrow as pa
 from rich.console import Console, Group
 from rich.table import Table as Grid
 from rich.text import Text
@@ -40,6 +44,32 @@ def render_timeline(instants: Iterable[Instant]) -> Grid:
     return grid("timeline", ("requested at", "completed at", "action", "state"), rows)
 
 
+def render_rows(shown: pa.Table, total: int) -> Grid:
+    more = f", the first {shown.num_rows}" if shown.num_rows < total else ""
+    rows = [[_plain(value) for value in row.values()] for row in shown.to_pylist()]
+    return grid(f"{total} rows{more}", shown.column_names, rows)
+
+
+def format_csv(rows: pa.Table) -> str:
+    """RFC 4180 text; nested values as JSON."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(rows.column_names)
+    writer.writerows([_plain(value) for value in row.values()] for row in rows.to_pylist())
+    return text.getvalue()
+
+
+def json_value(value: object) -> object:
+    """What JSON has no form for: bytes as hex, everything else as its text."""
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, (list, dict)):
+        return json.dumps(value, default=json_value)
+    return value if value is None or isinstance(value, (int, float)) else json_value(value)
+
+
 def render_table_facts(facts: TableFacts) -> Group:
     told = (
         ("table", facts.name),
@@ -53,13 +83,24 @@ def render_table_facts(facts: TableFacts) -> Group:
         ("instants", f"{facts.completed} completed, {facts.pending} pending"),
     )
     partitions = (
-        (p.partition or "(root)", p.file_groups, size(p.base_bytes), p.log_files, size(p.log_bytes))
+        (
+            p.partition or "(root)",
+            p.file_groups,
+            size(p.base_bytes),
+            p.log_files,
+            size(p.log_bytes),
+            p.small_files,
+        )
         for p in facts.partitions
     )
     return Group(
         grid("facts", ("", ""), told),
         grid("columns", ("column", "type"), facts.columns.items()),
-        grid("partitions", ("partition", "file groups", "base", "log files", "logs"), partitions),
+        grid(
+            "partitions",
+            ("partition", "file groups", "base", "log files", "logs", "small files"),
+            partitions,
+        ),
     )
 
 

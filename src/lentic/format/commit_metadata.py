@@ -22,6 +22,9 @@ REPLACING_OPERATIONS = frozenset(
 )
 """Operations that complete as a replacecommit, whether or not they replaced anything."""
 
+SCHEMA_KEY = "schema"
+"""Where the extra map keeps the Avro schema of the table's rows."""
+
 _NEW_GROUP = "null"  # how Hudi writes "no previous commit"
 
 

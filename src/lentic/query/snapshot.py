@@ -1,79 +1,149 @@
-"""The snapshot query: every row as of the newest completed write."""
+"""Snapshot, read-optimized and time-travel queries: the state of the table at one moment."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from lentic.engine import Engine, Scan, ScanTask
-from lentic.errors import SchemaMismatch
-from lentic.format.record_fields import META_FIELDS, with_meta_schema
+from lentic.errors import ConfigError
+from lentic.query.parquet_stats import row_groups_that_may_match
+from lentic.query.points import parse_point
+from lentic.query.predicate import columns_of, matches
+from lentic.query.predicate_text import parse_predicate, to_sql
+from lentic.query.predicate_values import Predicate
+from lentic.query.pruning import prune_buckets, prune_partitions
+from lentic.query.source import Source, ensure_readable, load_source
 from lentic.records.slice_reader import SliceReader
-from lentic.timeline.reader import load_timeline
+from lentic.timeline.history import load_history
 from lentic.txn.transaction import OpenTable
-from lentic.view.files import FileSlice
-from lentic.view.listing import load_table_view
-from lentic.view.schema import load_table_schema
-from lentic.write.operations import merge_fields
+from lentic.view.files import FileGroup, FileSlice
+from lentic.view.listing import ensure_none_gone, load_partition_files, load_table_files
+from lentic.view.schema import load_avro_schema
+from lentic.view.table_view import Writes
+
+
+class Mode(StrEnum):
+    """What of a file slice is read."""
+
+    SNAPSHOT = "snapshot"
+    READ_OPTIMIZED = "read_optimized"
 
 
 @dataclass(frozen=True, slots=True)
 class ReadColumns:
-    """Reads some columns of a slice; a picklable value for engines."""
+    """Reads some columns of the rows of a slice that pass a filter; a picklable value."""
 
     reader: SliceReader
     columns: tuple[str, ...]
+    predicate: Predicate | None = None
 
     def __call__(self, part: FileSlice) -> Iterator[pa.RecordBatch]:
-        return self.reader.read(part, self.columns)
+        if self.predicate is None:
+            yield from self.reader.read(part, self.columns)
+            return
+        needed = tuple(dict.fromkeys((*self.columns, *sorted(columns_of(self.predicate)))))
+        for batch in self.reader.read(part, needed, self._row_groups):
+            kept = batch.filter(matches(self.predicate, batch))
+            if kept.num_rows:
+                yield kept.select(self.columns)
+
+    def _row_groups(self, metadata: pq.FileMetaData) -> list[int]:
+        assert self.predicate is not None
+        return row_groups_that_may_match(metadata, self.reader.schema, self.predicate)
 
 
-def plan_scan(reader: SliceReader, slices: Iterable[FileSlice], columns: tuple[str, ...]) -> Scan:
-    """One task per slice; a slice without logs may be read as plain Parquet."""
-    tasks = tuple(ScanTask(part, _parquet_uri(reader.storage.root, part)) for part in slices)
-    schema = pa.schema([reader.schema.field(name) for name in columns])
-    return Scan(schema, tasks, ReadColumns(reader, columns))
+def read_rows(
+    table: OpenTable,
+    engine: Engine,
+    *,
+    as_of: object = None,
+    mode: str = Mode.SNAPSHOT,
+    columns: Sequence[str] | None = None,
+    filter: str | None = None,
+    meta: bool = False,
+) -> Any:
+    """The table's rows at a moment, as the engine's users want them."""
+    wanted = _parse_mode(mode)
+    source = load_source(table)
+    reader = source.reader
+    chosen = source.choose_columns(columns, meta=meta)
+    predicate = parse_predicate(filter, reader.schema) if filter is not None else None
+    groups, writes = _load_groups(source, as_of, predicate)
+    slices = [part for group in groups if (part := slice_to_read(group, wanted))]
+    plain = _plain_writes(source, writes)
+    return engine.collect(plan_scan(ReadColumns(reader, chosen, predicate), slices, plain))
 
 
-def _parquet_uri(root: str, part: FileSlice) -> str | None:
+def _parse_mode(mode: str) -> Mode:
+    if mode not in tuple(Mode):
+        raise ConfigError(
+            f"There is no mode {mode!r}.",
+            safe="nothing was read",
+            next_step=f"choose among {', '.join(Mode)}",
+        )
+    return Mode(mode)
+
+
+def _load_groups(
+    source: Source, as_of: object, predicate: Predicate | None
+) -> tuple[tuple[FileGroup, ...], Writes]:
+    storage, config = source.table.storage, source.table.config
+    if as_of is None:
+        partitions = prune_partitions(predicate, config, source.schema)
+        if partitions is None:
+            found = load_table_files(storage, source.timeline)
+        else:
+            found = load_partition_files(storage, source.timeline, partitions)
+        groups = ensure_none_gone(found.groups())
+    else:
+        history = load_history(storage)
+        instants = (*history.instants, *source.timeline.instants)
+        upto = parse_point(as_of, instants, config.zone)
+        found = load_table_files(storage, source.timeline, history)
+        groups = found.groups(upto)
+        ensure_readable(source, history, groups, upto)
+    return prune_buckets(groups, predicate, config, source.schema), found.writes
+
+
+def slice_to_read(group: FileGroup, mode: Mode) -> FileSlice | None:
+    """What of a group a query reads: its latest slice, or just the newest base file."""
+    if mode is Mode.SNAPSHOT:
+        return group.latest
+    based = next((part for part in group.slices if part.base), None)
+    return FileSlice(group.id, based.barrier, based.base, ()) if based else None
+
+
+def plan_scan(read: ReadColumns, slices: Iterable[FileSlice], plain: frozenset[str]) -> Scan:
+    """One task per slice. A slice without logs may be read as plain Parquet if the write that made
+    it, one of `plain`, used today's schema."""
+    reader = read.reader
+    tasks = tuple(ScanTask(part, _parquet_uri(reader.storage.root, part, plain)) for part in slices)
+    schema = pa.schema([reader.schema.field(name) for name in read.columns])
+    condition = to_sql(read.predicate) if read.predicate else None
+    extra = columns_of(read.predicate) - set(read.columns) if read.predicate else frozenset()
+    tested = pa.schema([*schema, *(reader.schema.field(name) for name in sorted(extra))])
+    return Scan(schema, tasks, read, condition, tested)
+
+
+def _plain_writes(source: Source, writes: Writes) -> frozenset[str]:
+    """The writes whose files any Parquet reader reads right with the schema of the result."""
+    if not source.is_read_as_stored:
+        return frozenset()
+    table = source.table
+    schema = load_avro_schema(table.storage, source.timeline, table.config)
+    return frozenset(str(at) for at, write in writes.items() if write.schema == schema)
+
+
+def _parquet_uri(root: str, part: FileSlice, plain: frozenset[str]) -> str | None:
     """Where a plain Parquet reader finds the slice, if it needs no merging and lies on a disk."""
     if part.base is None or part.logs or "://" in root:
         return None
+    if str(part.base.name.requested_at) not in plain:
+        return None
     return f"file://{root}/{part.base.path}"
-
-
-def choose_columns(
-    schema: pa.Schema, asked: Sequence[str] | None, *, meta: bool
-) -> tuple[str, ...]:
-    """The columns of the result: all or those asked for, `_hoodie_*` only if `meta`."""
-    if asked is None:
-        return tuple(name for name in schema.names if meta or name not in META_FIELDS)
-    if not asked:
-        raise SchemaMismatch(
-            "No column was asked for.",
-            safe="nothing was read",
-            next_step="name at least one column, or leave columns out to read all",
-        )
-    if unknown := [name for name in asked if name not in schema.names]:
-        raise SchemaMismatch(
-            f"The table has no column {', '.join(unknown)}.",
-            safe="nothing was read",
-            next_step=f"choose among {', '.join(n for n in schema.names if n not in META_FIELDS)}",
-        )
-    return tuple(asked)
-
-
-def read_snapshot(
-    table: OpenTable, engine: Engine, columns: Sequence[str] | None, *, meta: bool
-) -> Any:
-    """The table's rows, as the engine's users want them."""
-    timeline = load_timeline(table.storage)
-    user_schema = load_table_schema(table.storage, timeline, table.config)
-    reader = SliceReader(table.storage, with_meta_schema(user_schema), merge_fields(table.config))
-    slices = [group.latest for group in load_table_view(table.storage, timeline)]
-    return engine.collect(
-        plan_scan(reader, slices, choose_columns(reader.schema, columns, meta=meta))
-    )

@@ -1,12 +1,15 @@
 """Log files -> changes in merge order.
 
 A log file belongs to one completed instant as a whole, so damage anywhere in it is an error and
-never a silent skip (P13).
+never a silent skip (P13). Blocks that a command block undoes are left out. Blocks that a log
+compaction has folded into one are replaced by it, at the place of the newest of them; chains of log
+compactions resolve to the last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -25,25 +28,78 @@ from lentic.storage.base import Storage
 from lentic.view.files import LogFile
 
 
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A block and where it lies."""
+
+    block: Block
+    where: str
+
+    @property
+    def instant(self) -> str:
+        return self.block.headers[Header.INSTANT_TIME]
+
+    @property
+    def replaces(self) -> tuple[str, ...]:
+        """The instants whose blocks this one stands for."""
+        return tuple(
+            filter(None, self.block.headers.get(Header.COMPACTED_BLOCK_TIMES, "").split(","))
+        )
+
+
 def scan_logs(
     storage: Storage, logs: Sequence[LogFile], schema: pa.Schema, ordering: tuple[str, ...]
 ) -> list[Change]:
-    """Every change in `logs`, in the order given, with rows in `schema`."""
-    blocks: list[tuple[str, Block]] = []
+    """Every change in `logs`, in the order given, with rows in `schema`.
+
+    Rows of partial updates have the columns that the update set, the key and the ordering fields.
+    """
+    blocks: list[_Placed] = []
     for log in logs:
         data = storage.read(log.path)
         _ensure_whole(log, data)
-        blocks += [(log.path, block) for block in decode_blocks(data, log.path)]
-    undone = {
-        block.headers[Header.TARGET_INSTANT_TIME]
-        for _, block in blocks
-        if block.kind is BlockKind.COMMAND and Header.TARGET_INSTANT_TIME in block.headers
-    }
-    kept = [(p, b) for p, b in blocks if b.headers.get(Header.INSTANT_TIME) not in undone]
+        blocks += [_Placed(b, f"{log.path}@{b.offset}") for b in decode_blocks(data, log.path)]
     changes: list[Change] = []
-    for path, block in kept:
-        changes += _changes_of(block, path, schema, ordering)
+    for placed in _resolve_compacted(_without_undone(blocks)):
+        changes += _changes_of(placed.block, placed.where, schema, ordering)
     return changes
+
+
+def _without_undone(blocks: Iterable[_Placed]) -> list[_Placed]:
+    kept = list(blocks)
+    undone = {
+        placed.block.headers[Header.TARGET_INSTANT_TIME]
+        for placed in kept
+        if placed.block.kind is BlockKind.COMMAND
+        and Header.TARGET_INSTANT_TIME in placed.block.headers
+    }
+    return [p for p in kept if p.instant not in undone and p.block.kind is not BlockKind.COMMAND]
+
+
+def _resolve_compacted(blocks: list[_Placed]) -> list[_Placed]:
+    """`blocks` with each folded group replaced by the block that folded it."""
+    final: dict[str, str] = {}
+    for placed in reversed(blocks):
+        for instant in placed.replaces:
+            final.setdefault(instant, final.get(placed.instant, placed.instant))
+    if not final:
+        return blocks
+    by_instant: dict[str, list[_Placed]] = {}
+    for placed in blocks:
+        by_instant.setdefault(placed.instant, []).append(placed)
+    kept: list[list[_Placed]] = []
+    done: set[str] = set()
+    # From the newest back, so that a folding block lands where the newest block it folded was.
+    for instant in reversed(by_instant):
+        target = final.get(instant, instant)
+        is_folded_in_place = bool(by_instant[instant][0].replaces) and any(
+            original in by_instant for original, last in final.items() if last == instant
+        )
+        if target in done or (target == instant and is_folded_in_place):
+            continue
+        done.add(target)
+        kept.append(by_instant.get(target, []))
+    return [placed for group in reversed(kept) for placed in group]
 
 
 def _ensure_whole(log: LogFile, data: bytes) -> None:
@@ -56,45 +112,26 @@ def _ensure_whole(log: LogFile, data: bytes) -> None:
 
 
 def _changes_of(
-    block: Block, path: str, schema: pa.Schema, ordering: tuple[str, ...]
+    block: Block, where: str, schema: pa.Schema, ordering: tuple[str, ...]
 ) -> list[Change]:
-    where = f"{path}@{block.offset}"
-    for header, what in (
-        (Header.COMPACTED_BLOCK_TIMES, "log compaction"),
-        (Header.IS_PARTIAL, "partial updates"),
-    ):
-        if block.headers.get(header) not in (None, "false"):
-            raise UnsupportedFormat(
-                f"The log uses {what}, which this release does not read.",
-                where=where,
-                safe="nothing was read or written",
-                next_step="compact the table with Apache Hudi first",
-            )
     match block.kind:
         case BlockKind.PARQUET:
             rows = decode_parquet_payload(block.content, where, columns=schema.names)
-            return [_keyed(align_table(rows, schema, where), where)]
         case BlockKind.AVRO:
-            rows = decode_avro_payload(block.content, _writer_schema(block, where), where)
-            return [_keyed(align_table(rows, schema, where), where)]
+            rows = decode_avro_payload(block.content, block.headers[Header.SCHEMA], where)
         case BlockKind.DELETE:
             return _deletes(decode_delete_payload(block.content, where), schema, ordering, where)
-        case BlockKind.COMMAND:
-            return []
         case _:
             raise UnsupportedFormat(f"A {block.kind.name} block in a data log.", where=where)
+    if block.headers.get(Header.IS_PARTIAL) == "true":
+        schema = pa.schema([field for field in schema if field.name in rows.column_names])
+    return [_keyed(align_table(rows, schema, where), where)]
 
 
 def _keyed(rows: pa.Table, where: str) -> pa.Table:
-    if rows.column(RECORD_KEY).null_count:
+    if RECORD_KEY not in rows.column_names or rows.column(RECORD_KEY).null_count:
         raise Corrupt("A data block holds rows without a record key.", where=where)
     return rows
-
-
-def _writer_schema(block: Block, where: str) -> str:
-    if (schema := block.headers.get(Header.SCHEMA)) is None:
-        raise Corrupt("A data block without its schema.", where=where)
-    return schema
 
 
 def _deletes(

@@ -200,20 +200,20 @@ class Merge:
         if not len(hit):
             return batch
         change = found.take(pa.array(hit)).to_numpy().astype(np.int64)
-        base = [_comparable(batch.column(name).take(hit)) for name in self.ordering]
-        wins = self._wins(change, base)
+        wins = self.wins(change, [batch.column(name).take(hit) for name in self.ordering])
         met[change] = True
         lost[change[~wins]] = True
         stays = np.ones(batch.num_rows, dtype=bool)
         stays[hit[wins]] = False
         return batch.filter(pa.array(stays))
 
-    def _wins(self, change: Positions, base: list[pa.Array]) -> Flags:
+    def wins(self, change: Positions, base: list[pa.Array]) -> Flags:
+        """Whether each change wins over the base row beside it, given that row's ordering."""
         if not self.ordering:
             return np.ones(len(change), dtype=bool)
         at = pa.array(change)
         newer = [values.take(at) for values in self.changes.ordering]
-        return self.changes.decided[change] | _not_below(newer, base)
+        return self.changes.decided[change] | _not_below(newer, [_comparable(v) for v in base])
 
 
 def _not_below(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> Flags:

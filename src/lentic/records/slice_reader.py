@@ -5,22 +5,50 @@ Memory is bounded by the slice's logs and one batch of its base file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lentic.errors import Corrupt
+from lentic.format.keys import record_keys
 from lentic.format.record_fields import RECORD_KEY
 from lentic.records.align import align
 from lentic.records.log_scan import scan_logs
-from lentic.records.merge import IS_DELETED, Changes, Merge, reduce_changes
+from lentic.records.merge import IS_DELETED, Merge, Tally, reduce_changes
+from lentic.records.partial import is_partial, partial_merge
 from lentic.storage.base import Storage
 from lentic.view.files import BaseFile, FileSlice
 
 # Matching a batch hashes the changed keys anew, so batches must not be small.
 BATCH_ROWS = 65_536
+
+Batches = Iterator[pa.RecordBatch]
+
+
+class Merging(Protocol):
+    """Base rows in, current rows out; `tally` is complete once the batches are used up."""
+
+    @property
+    def tally(self) -> Tally: ...
+
+    def batches(self, base: Iterable[pa.RecordBatch]) -> Batches: ...
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualKeys:
+    """How to make record keys that files do not keep (`hoodie.populate.meta.fields=false`)."""
+
+    fields: tuple[str, ...]
+    composite: bool
+
+
+class RowGroups(Protocol):
+    """Which row groups of a Parquet file are worth reading."""
+
+    def __call__(self, metadata: pq.FileMetaData) -> list[int]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,42 +58,89 @@ class SliceReader:
     storage: Storage
     schema: pa.Schema
     ordering: tuple[str, ...]
+    virtual_keys: VirtualKeys | None = None
 
-    def read(self, part: FileSlice, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        """The current rows of `part`, `columns` of them."""
+    def read(
+        self, part: FileSlice, columns: tuple[str, ...], row_groups: RowGroups | None = None
+    ) -> Batches:
+        """The current rows of `part`, `columns` of them.
+
+        `row_groups` may leave out base rows. It is heeded only where that cannot bring an older
+        change back: in slices without logs, and where the later change always wins.
+        """
         needed = set(columns)
         if part.logs:
             needed |= {RECORD_KEY, IS_DELETED, *self.ordering}
+            needed |= set(self.virtual_keys.fields) if self.virtual_keys else set()
         schema = pa.schema([f for f in self.schema if f.name in needed])
-        out = pa.schema([self.schema.field(name) for name in columns])
-        base = read_base(self.storage, part.base, schema) if part.base else iter(())
+        chosen = row_groups if not (part.logs and self.ordering) else None
+        rows = self.base(part, schema, chosen)
         if part.logs:
-            changes = self.changes(part, schema)
-            base = Merge(changes, self.ordering).batches(base)
-        for batch in base:
+            rows = self.merging(part, schema).batches(rows)
+        for batch in rows:
             if batch.num_rows:
-                yield batch.select(columns) if batch.schema != out else batch
+                yield batch if tuple(batch.schema.names) == columns else batch.select(columns)
 
-    def changes(self, part: FileSlice, schema: pa.Schema) -> Changes:
-        """The net effect of the slice's logs, rows in `schema`."""
+    def base(
+        self, part: FileSlice, schema: pa.Schema, row_groups: RowGroups | None = None
+    ) -> Batches:
+        """The rows of the base file, if there is one, in `schema`."""
+        if part.base is None:
+            return
+        for batch in read_base(self.storage, part.base, schema, row_groups):
+            yield self._keyed(batch)
+
+    def merging(self, part: FileSlice, schema: pa.Schema) -> Merging:
+        """What merges the slice's base rows with its logs, rows in `schema`."""
         found = scan_logs(self.storage, part.logs, schema, self.ordering)
-        return reduce_changes(found, schema, self.ordering)
+        if self.virtual_keys:
+            found = [self._keyed(c) if isinstance(c, pa.Table) else c for c in found]
+        if is_partial(found, schema):
+            return partial_merge(found, schema, self.ordering)
+        return Merge(reduce_changes(found, schema, self.ordering), self.ordering)
+
+    def _keyed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        if self.virtual_keys is None or RECORD_KEY not in rows.schema.names:
+            return rows
+        if not set(self.virtual_keys.fields) <= set(rows.schema.names):
+            return rows
+        keys = record_keys(rows, self.virtual_keys.fields, composite=self.virtual_keys.composite)
+        index = rows.schema.get_field_index(RECORD_KEY)
+        return rows.set_column(index, rows.schema.field(index), keys)
 
 
-def read_base(storage: Storage, base: BaseFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def read_base(
+    storage: Storage, base: BaseFile, schema: pa.Schema, row_groups: RowGroups | None = None
+) -> Batches:
     """The rows of a base file, in `schema`; page checksums are verified."""
     try:
         with storage.open_input(base.path) as source:
             file = pq.ParquetFile(source, page_checksum_verification=True)
             present = [name for name in schema.names if name in file.schema_arrow.names]
+            groups = list(range(file.num_row_groups))
+            if row_groups is not None:
+                groups = row_groups(file.metadata)
+            expected = sum(file.metadata.row_group(group).num_rows for group in groups)
+            if not present:
+                yield from _without_columns(expected, schema, base.path)
+                return
             rows = 0
-            for batch in file.iter_batches(BATCH_ROWS, columns=present, use_threads=False):
+            for batch in file.iter_batches(
+                BATCH_ROWS, row_groups=groups, columns=present, use_threads=False
+            ):
                 rows += batch.num_rows
                 yield align(batch, schema, base.path)
-            if present and rows != file.metadata.num_rows:
+            if rows != expected:
                 raise Corrupt(
-                    f"Base file holds {rows} rows where its footer says {file.metadata.num_rows}.",
+                    f"Base file holds {rows} rows where its footer says {expected}.",
                     where=base.path,
                 )
     except (pa.ArrowException, OSError, ValueError) as error:
         raise Corrupt(f"Base file does not read: {error}", where=base.path) from error
+
+
+def _without_columns(rows: int, schema: pa.Schema, where: str) -> Batches:
+    """Rows of a file that has none of the columns asked for: they were added later."""
+    empty = pa.table({"_": pa.nulls(rows)})
+    for batch in empty.to_batches(BATCH_ROWS):
+        yield align(batch, schema, where)

@@ -15,24 +15,22 @@ import pyarrow as pa
 from lentic.engine import Engine
 from lentic.errors import ConfigError, MissingFile
 from lentic.format import layout
-from lentic.format.commit_metadata import WriteStat
+from lentic.format.commit_metadata import SCHEMA_KEY, WriteStat
 from lentic.format.names import Action, BaseFileName, State, format_base_file
 from lentic.format.plans import CompactionOperation, CompactionPlan, encode_compaction_plan
 from lentic.format.record_fields import with_meta_schema
 from lentic.format.times import RequestedAt
 from lentic.records.base_writer import ParquetStyle, write_base
-from lentic.records.merge import Merge
-from lentic.records.slice_reader import SliceReader, read_base
+from lentic.records.slice_reader import SliceReader
 from lentic.services.outcome import AlreadyCommitted, Committed, Outcome
 from lentic.storage.base import FileInfo, Storage
 from lentic.timeline.instant import Instant
 from lentic.timeline.reader import load_compaction_plan, load_timeline
 from lentic.txn.transaction import OpenTable, transaction
-from lentic.view.files import FileGroup, FileSlice
-from lentic.view.listing import load_committed, load_table_view
-from lentic.view.schema import SCHEMA_KEY, load_avro_schema, load_table_schema
-from lentic.view.table_view import Committed as CommittedWrite
-from lentic.view.table_view import build_view
+from lentic.view.files import FileGroup, FileSlice, requested_at_of
+from lentic.view.listing import load_table_view, load_writes
+from lentic.view.schema import load_avro_schema, load_table_schema
+from lentic.view.table_view import Writes, build_view
 from lentic.write import markers
 from lentic.write.commit import Begun, commit_write
 from lentic.write.operations import RUN_NUMBERS, merge_fields, parquet_style
@@ -88,11 +86,10 @@ def execute_compaction(table: OpenTable, engine: Engine, at: RequestedAt) -> Out
         table.storage.delete(path)
     plan = load_compaction_plan(table.storage, instant)
     schema = with_meta_schema(load_table_schema(table.storage, timeline, table.config))
-    makers = [i.requested_at for i in timeline.writes()]
     work = CompactionWork(
         reader=SliceReader(table.storage, schema, merge_fields(table.config)),
         requested_at=at,
-        committed=load_committed(table.storage, timeline, makers),
+        writes=load_writes(table.storage, timeline, _makers(plan)),
         style=parquet_style(table),
         run=table.world.entropy.integer(RUN_NUMBERS),
     )
@@ -112,7 +109,7 @@ class CompactionWork:
 
     reader: SliceReader
     requested_at: RequestedAt
-    committed: dict[RequestedAt, CommittedWrite]
+    writes: Writes
     style: ParquetStyle
     run: int
 
@@ -125,9 +122,9 @@ class CompactionWork:
         path = layout.data_file(operation.partition, name)
         markers.announce(storage, self.requested_at, path, "MERGE" if part.base else "CREATE")
         schema: pa.Schema = self.reader.schema
-        merge = Merge(self.reader.changes(part, schema), self.reader.ordering)
-        base = read_base(storage, part.base, schema) if part.base else iter(())
-        written = write_base(storage, path, merge.batches(base), schema, self.style)
+        merge = self.reader.merging(part, schema)
+        rows = merge.batches(self.reader.base(part, schema))
+        written = write_base(storage, path, rows, schema, self.style)
         stat = WriteStat(
             file_id=operation.file_id,
             path=path,
@@ -147,7 +144,7 @@ class CompactionWork:
         """Exactly the files the plan names (R12), none found by listing."""
         names = [*([operation.base_file] if operation.base_file else []), *operation.log_files]
         files = [_found(storage, layout.data_file(operation.partition, name)) for name in names]
-        groups = build_view(files, self.committed)
+        groups = build_view(files, self.writes)
         if (
             len(groups) != 1
             or len(groups[0].slices) != 1
@@ -160,6 +157,11 @@ class CompactionWork:
                 next_step="roll the plan back and schedule again",
             )
         return groups[0].latest
+
+
+def _makers(plan: CompactionPlan) -> frozenset[RequestedAt]:
+    names = (name for op in plan.operations for name in (*op.log_files, op.base_file or ""))
+    return frozenset(at for name in names if (at := requested_at_of(name)))
 
 
 def _found(storage: Storage, path: str) -> FileInfo:

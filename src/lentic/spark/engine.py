@@ -65,8 +65,12 @@ class SparkEngine:
         plain = [task.parquet for task in scan.tasks if _is_plain(task)]
         if plain:
             # recursiveFileLookup keeps Spark from reading columns out of folder names.
-            reader = self._spark.read.schema(struct).option("recursiveFileLookup", "true")
-            parts.append(reader.parquet(*(path for path in plain if path)))
+            tested = spark_schema(scan.tested or scan.schema)
+            reader = self._spark.read.schema(tested).option("recursiveFileLookup", "true")
+            rows = reader.parquet(*(path for path in plain if path))
+            if scan.condition:
+                rows = rows.filter(scan.condition)
+            parts.append(rows.select(*(_quoted(name) for name in scan.schema.names)))
         merged = [task.payload for task in scan.tasks if not _is_plain(task)]
         if merged:
             parts.append(self._over_tasks(merged, _worker_of_rows(scan), struct))

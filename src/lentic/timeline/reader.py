@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
-
-from lentic.errors import MissingFile, UnsupportedFormat
+from lentic.errors import MissingFile
 from lentic.format import layout
+from lentic.format.avro import decode_container
 from lentic.format.commit_metadata import CommitMetadata, decode_commit_metadata
 from lentic.format.names import Action, State
 from lentic.format.plans import (
@@ -54,18 +53,14 @@ def load_rollback_target(storage: Storage, instant: Instant) -> RequestedAt | No
         return None
 
 
-def ensure_history_not_needed(
-    storage: Storage, timeline: Timeline, makers: Set[RequestedAt]
-) -> None:
-    """Refuse a table with files of instants that only archived history could explain."""
-    unknown = makers - {instant.requested_at for instant in timeline.instants}
-    if unknown and storage.list_files(layout.HISTORY):
-        raise UnsupportedFormat(
-            f"The table holds files of instant {min(unknown)}, which was archived or undone.",
-            where=storage.root,
-            safe="nothing was read or written",
-            next_step="read the table with Apache Hudi; this release reads active timelines only",
-        )
+def load_earliest_retained(storage: Storage, timeline: Timeline) -> RequestedAt | None:
+    """The oldest instant that the latest clean kept readable, if a clean ever said so."""
+    for clean in reversed(timeline.completed(Action.CLEAN)):
+        path = layout.timeline_file(clean.file_name)
+        record = decode_container(storage.read(path), path) or {}
+        if kept := record.get("earliestCommitToRetain"):
+            return RequestedAt(kept)
+    return None
 
 
 def _requested_file(instant: Instant) -> str:

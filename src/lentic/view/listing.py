@@ -2,67 +2,111 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Set
 
 from lentic.errors import MissingFile
 from lentic.format import layout
+from lentic.format.commit_metadata import decode_commit_metadata
 from lentic.format.names import Action
 from lentic.format.times import RequestedAt
 from lentic.storage.base import FileInfo, Storage
-from lentic.timeline.reader import ensure_history_not_needed, load_commit_metadata
+from lentic.timeline.history import History, load_history
+from lentic.timeline.instant import WRITES
+from lentic.timeline.reader import load_commit_metadata
 from lentic.timeline.timeline import Timeline
 from lentic.view.files import FileGroup, requested_at_of
-from lentic.view.table_view import Committed, build_view, committed_write, missing_paths
+from lentic.view.table_view import (
+    Committed,
+    TableFiles,
+    Writes,
+    committed_write,
+    gone_paths,
+    without_gone,
+)
 
 
 def load_table_view(storage: Storage, timeline: Timeline) -> tuple[FileGroup, ...]:
     """Every visible file group of the table at the state `timeline` shows."""
-    files = [file for file in storage.walk("") if not _is_internal(file.path)]
-    ensure_history_not_needed(storage, timeline, _makers(files))
-    committed = load_committed(storage, timeline, (i.requested_at for i in timeline.writes()))
-    if not timeline.completed(Action.CLEAN) and not storage.list_files(layout.HISTORY):
-        _ensure_none_lost(files, committed)
-    return build_view(files, committed)
+    return ensure_none_gone(load_table_files(storage, timeline).groups())
 
 
 def load_partition_view(
     storage: Storage, timeline: Timeline, partition: str
 ) -> tuple[FileGroup, ...]:
     """The visible file groups of one partition."""
-    files = storage.list_files(partition)
-    ensure_history_not_needed(storage, timeline, _makers(files))
-    return build_view(files, load_committed(storage, timeline, _makers(files)))
+    return ensure_none_gone(load_partition_files(storage, timeline, [partition]).groups())
 
 
-def load_committed(
-    storage: Storage, timeline: Timeline, wanted: Iterable[RequestedAt]
-) -> dict[RequestedAt, Committed]:
-    """The completed writes among `wanted`, and every replacement, with the files each names."""
-    asked = set(wanted)
-    committed = {}
+def load_table_files(
+    storage: Storage, timeline: Timeline, history: History | None = None
+) -> TableFiles:
+    """All data files of the table and all writes of the active timeline; archived ones as far as
+    files of theirs are still there, or all of `history` if that is given."""
+    files = tuple(file for file in storage.walk("") if not _is_internal(file.path))
+    asked = {instant.requested_at for instant in timeline.writes()}
+    writes = load_writes(storage, timeline, asked | _makers(files), history)
+    return TableFiles(files, writes)
+
+
+def load_partition_files(
+    storage: Storage,
+    timeline: Timeline,
+    partitions: Collection[str],
+    history: History | None = None,
+    also: Set[RequestedAt] = frozenset(),
+) -> TableFiles:
+    """The same for some partitions, listing nothing else. The writes are those that made their
+    files, replacements, and `also`."""
+    files = tuple(file for p in sorted(partitions) for file in storage.list_files(p))
+    writes = load_writes(storage, timeline, _makers(files) | also, history)
+    return TableFiles(files, writes, frozenset(partitions))
+
+
+def load_writes(
+    storage: Storage,
+    timeline: Timeline,
+    wanted: Set[RequestedAt],
+    history: History | None = None,
+) -> Writes:
+    """The completed writes among `wanted`, and every replacement, with the files each names.
+
+    History is loaded if it is not given and the active timeline does not know all of `wanted`. What
+    neither knows was undone, or is an orphan: archived does not mean completed (R13).
+    """
+    known = {instant.requested_at for instant in timeline.instants}
+    if history is None:
+        history = load_history(storage) if wanted - known else History()
+    writes: dict[RequestedAt, Committed] = {}
     for instant in timeline.writes():
-        if instant.requested_at in asked or instant.action is Action.REPLACECOMMIT:
+        if instant.requested_at in wanted or instant.action is Action.REPLACECOMMIT:
             assert instant.completed_at is not None
             metadata = load_commit_metadata(storage, instant)
-            committed[instant.requested_at] = committed_write(instant.completed_at, metadata)
-    return committed
+            writes[instant.requested_at] = committed_write(instant.completed_at, metadata)
+    for instant, content in history.contents.items():
+        if instant.action in WRITES:
+            assert instant.completed_at is not None
+            metadata = decode_commit_metadata(content, f"{layout.HISTORY} {instant}")
+            writes[instant.requested_at] = committed_write(instant.completed_at, metadata)
+    return writes
 
 
-def _makers(files: Iterable[FileInfo]) -> set[RequestedAt]:
-    return {at for file in files if (at := requested_at_of(file.name))}
+def ensure_none_gone(groups: tuple[FileGroup, ...]) -> tuple[FileGroup, ...]:
+    """`groups` without the slices that were cleaned; `MissingFile` if a latest slice lacks a file.
 
-
-def _ensure_none_lost(
-    files: Iterable[FileInfo], committed: Mapping[RequestedAt, Committed]
-) -> None:
-    """Nothing was ever cleaned, so every file a commit names must be there."""
-    if lost := sorted(missing_paths(files, committed)):
+    Cleaning never takes files of a latest slice, so one that is gone was lost.
+    """
+    if gone := gone_paths(groups):
         raise MissingFile(
-            f"{len(lost)} committed file(s) are gone, though the table was never cleaned.",
-            where=lost[0],
+            f"{len(gone)} file(s) that hold current rows are gone.",
+            where=gone[0],
             safe="nothing was read: rows would be missing without a word",
             next_step="bring the file back, or restore the table to an earlier state",
         )
+    return tuple(without_gone(group) for group in groups)
+
+
+def _makers(files: Iterable[FileInfo]) -> frozenset[RequestedAt]:
+    return frozenset(at for file in files if (at := requested_at_of(file.name)))
 
 
 def _is_internal(path: str) -> bool:

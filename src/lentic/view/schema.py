@@ -7,13 +7,11 @@ import pyarrow as pa
 from lentic.errors import UnsupportedFormat
 from lentic.format import layout
 from lentic.format.avro_schema import arrow_schema
+from lentic.format.commit_metadata import SCHEMA_KEY
 from lentic.format.table_config import TableConfig
 from lentic.storage.base import Storage
 from lentic.timeline.reader import load_commit_metadata
 from lentic.timeline.timeline import Timeline
-
-SCHEMA_KEY = "schema"
-"""Where commit metadata keeps the Avro schema, in its extra map."""
 
 
 def load_table_schema(storage: Storage, timeline: Timeline, config: TableConfig) -> pa.Schema:

@@ -1,31 +1,49 @@
-"""(timeline, metadata, listed files) -> the file groups readers see. Pure.
+"""(completed writes, listed files, a moment) -> the file groups readers see. Pure.
 
 A file counts only if its instant completed and that instant's metadata names the file (R5): what a
 crashed or repeated task left behind is invisible even while it lies beside the real files. Groups
-that a completed replacement names are hidden.
+that a completed replacement names are hidden. A moment is a completion time: writes that completed
+later do not exist for it, and neither do the base files and replacements they made.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from lentic.format.commit_metadata import CommitMetadata
+from lentic.format.commit_metadata import SCHEMA_KEY, CommitMetadata
 from lentic.format.names import parse_base_file, parse_log_file
 from lentic.format.times import CompletedAt, RequestedAt
 from lentic.storage.base import FileInfo
-from lentic.view.files import BaseFile, FileGroup, FileGroupId, LogFile, requested_at_of
+from lentic.view.files import (
+    BaseFile,
+    FileGroup,
+    FileGroupId,
+    FileSlice,
+    LogFile,
+    requested_at_of,
+)
 from lentic.view.slicing import slice_file_group
+
+GONE = -1
+"""Size of a file that a write names and the storage no longer has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """One completed write: when, and which files it stands for."""
+    """One completed write: when, which files it stands for, and which groups it ended."""
 
     completed_at: CompletedAt
     paths: frozenset[str]
     replaced: frozenset[FileGroupId] = frozenset()
+    schema: str = ""
+    """Avro schema its files were written with, if its metadata says so."""
+
+
+Writes = Mapping[RequestedAt, Committed]
+"""Completed writes by requested time."""
 
 
 def committed_write(completed_at: CompletedAt, metadata: CommitMetadata) -> Committed:
@@ -35,19 +53,49 @@ def committed_write(completed_at: CompletedAt, metadata: CommitMetadata) -> Comm
         for partition, file_ids in metadata.replaced.items()
         for file_id in file_ids
     )
-    return Committed(completed_at, metadata.paths(), replaced)
+    schema = sys.intern(metadata.extra.get(SCHEMA_KEY, ""))  # thousands of writes, few schemas
+    return Committed(completed_at, metadata.paths(), replaced, schema)
 
 
-def build_view(
-    files: Iterable[FileInfo], committed: Mapping[RequestedAt, Committed]
-) -> tuple[FileGroup, ...]:
+@dataclass(frozen=True, slots=True)
+class TableFiles:
+    """What lies in the table, or in some partitions of it, and the writes that made it.
+
+    `partitions` is None when all of the table was listed.
+    """
+
+    files: tuple[FileInfo, ...]
+    writes: Writes
+    partitions: frozenset[str] | None = None
+
+    def groups(self, upto: CompletedAt | None = None) -> tuple[FileGroup, ...]:
+        """The visible file groups as of `upto` (now if None), by partition and file id.
+
+        A file that should be in a group but is gone has size `GONE`.
+        """
+        writes = {
+            at: write
+            for at, write in self.writes.items()
+            if upto is None or write.completed_at <= upto
+        }
+        return build_view((*self.files, *self._gone(writes)), writes)
+
+    def _gone(self, writes: Writes) -> list[FileInfo]:
+        present = {file.path for file in self.files}
+        named = {path for write in writes.values() for path in write.paths} - present
+        wanted = self.partitions
+        missing = [FileInfo(path, GONE, 0) for path in sorted(named)]
+        return [file for file in missing if wanted is None or file.directory in wanted]
+
+
+def build_view(files: Iterable[FileInfo], writes: Writes) -> tuple[FileGroup, ...]:
     """The visible file groups among `files`, ordered by partition and file id."""
-    hidden = {group for write in committed.values() for group in write.replaced}
+    hidden = {group for write in writes.values() for group in write.replaced}
     bases: dict[FileGroupId, list[BaseFile]] = defaultdict(list)
     logs: dict[FileGroupId, list[LogFile]] = defaultdict(list)
     for file in files:
         at = requested_at_of(file.name)
-        write = committed.get(at) if at else None
+        write = writes.get(at) if at else None
         if write is None or file.path not in write.paths:
             continue
         if base := parse_base_file(file.name):
@@ -60,9 +108,16 @@ def build_view(
     return tuple(slice_file_group(g, bases.get(g, ()), logs.get(g, ())) for g in groups)
 
 
-def missing_paths(
-    files: Iterable[FileInfo], committed: Mapping[RequestedAt, Committed]
-) -> frozenset[str]:
-    """Paths that completed writes name and the listing lacks (cleaned, or lost)."""
-    present = {file.path for file in files}
-    return frozenset(p for write in committed.values() for p in write.paths if p not in present)
+def without_gone(group: FileGroup) -> FileGroup:
+    """`group` with only those slices of which every file is there."""
+    return FileGroup(group.id, tuple(part for part in group.slices if not _gone(part)))
+
+
+def gone_paths(groups: Iterable[FileGroup]) -> tuple[str, ...]:
+    """Files that a reader of the latest slices would need and that are gone."""
+    return tuple(path for group in groups for path in _gone(group.latest))
+
+
+def _gone(part: FileSlice) -> list[str]:
+    files = (file for file in (part.base, *part.logs) if file)
+    return [file.path for file in files if file.size == GONE]

@@ -8,13 +8,14 @@ import pyarrow as pa
 
 from lentic.engine import Engine, Shuffle
 from lentic.format.avro_schema import avro_schema_json
+from lentic.format.commit_metadata import SCHEMA_KEY
 from lentic.format.names import Action
 from lentic.format.record_fields import with_meta_schema
 from lentic.format.table_config import MergeMode, TableConfig, TableType
 from lentic.records.base_writer import ParquetStyle
 from lentic.timeline.reader import load_timeline
 from lentic.txn.transaction import OpenTable
-from lentic.view.schema import SCHEMA_KEY, load_avro_schema, load_table_schema
+from lentic.view.schema import load_avro_schema, load_table_schema
 from lentic.write.commit import Begun, Commit, begin_write, commit_write
 from lentic.write.fit import ensure_fits
 from lentic.write.handle import WriteHandle

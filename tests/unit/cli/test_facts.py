@@ -26,8 +26,12 @@ def test_slices_are_summed_up_by_partition_in_order() -> None:
         _slice("p", "c", 1, has_base=False),
     ]
     assert partition_facts(slices) == [
-        PartitionFacts("p", file_groups=3, base_bytes=200, log_files=3, log_bytes=30),
-        PartitionFacts("q", file_groups=1, base_bytes=100, log_files=1, log_bytes=10),
+        PartitionFacts(
+            "p", file_groups=3, base_bytes=200, log_files=3, log_bytes=30, small_files=2
+        ),
+        PartitionFacts(
+            "q", file_groups=1, base_bytes=100, log_files=1, log_bytes=10, small_files=1
+        ),
     ]
     assert partition_facts([]) == []
 

@@ -27,7 +27,7 @@ FACTS = TableFacts(
     columns={"id": "string", "at": "timestamp[us, tz=UTC]"},
     completed=3,
     pending=1,
-    partitions=[PartitionFacts("d1", 2, 2048, 3, 512), PartitionFacts("", 1, 0, 0, 0)],
+    partitions=[PartitionFacts("d1", 2, 2048, 3, 512, 1), PartitionFacts("", 1, 0, 0, 0, 0)],
 )
 
 
@@ -65,7 +65,7 @@ def test_what_a_table_lacks_is_said_in_words() -> None:
 @pytest.mark.parametrize("name", ["a[b]c", "[red]x[/red]", "[/]", "[/nonsense]", "x[link=y]z"])
 def test_names_that_look_like_markup_are_shown_as_they_are(name: str) -> None:
     assert name in _text(grid("title", ("column",), [(name,)]))
-    odd = replace(FACTS, partitions=[PartitionFacts(name, 1, 1, 1, 1)], name=name)
+    odd = replace(FACTS, partitions=[PartitionFacts(name, 1, 1, 1, 1, 0)], name=name)
     assert _text(render_table_facts(odd)).count(name) == 2
 
 

@@ -10,7 +10,8 @@ import pytest
 from lentic.engine import LocalEngine
 from lentic.errors import Corrupt, SchemaMismatch
 from lentic.format.record_fields import META_FIELDS, with_meta_schema
-from lentic.query.snapshot import ReadColumns, choose_columns, plan_scan, read_snapshot
+from lentic.query.snapshot import ReadColumns, plan_scan, read_rows
+from lentic.query.source import choose_columns
 from lentic.records.slice_reader import SliceReader
 from lentic.services.compaction import execute_compaction, schedule_compaction
 from lentic.storage.memory import MemoryStorage
@@ -37,7 +38,7 @@ def _upsert(table: OpenTable, given: pa.Table) -> None:
 
 
 def _read(table: OpenTable, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
-    found: pa.Table = read_snapshot(table, ENGINE, columns, meta=meta)
+    found: pa.Table = read_rows(table, ENGINE, columns=columns, meta=meta)
     return found
 
 
@@ -145,12 +146,16 @@ class DiskStorage(MemoryStorage):
 def test_one_task_per_slice_and_plain_parquet_only_where_nothing_needs_merging() -> None:
     base, log = base_file(1, 2), log_file(3, 4)
     slices = [slice_of(base), slice_of(base, log), slice_of(None, log)]
-    scan = plan_scan(SliceReader(DiskStorage(), STORED, ()), slices, ("v", "id"))
+    today = frozenset({str(base.name.requested_at)})
+    read = ReadColumns(SliceReader(DiskStorage(), STORED, ()), ("v", "id"))
+    scan = plan_scan(read, slices, today)
     assert [task.payload for task in scan.tasks] == slices
     assert [task.parquet for task in scan.tasks] == [f"file:///lake/orders/{base.path}", None, None]
     assert scan.schema == pa.schema([SCHEMA.field("v"), SCHEMA.field("id")])
-    elsewhere = plan_scan(SliceReader(MemoryStorage(), STORED, ()), slices, ("v",))
-    assert [task.parquet for task in elsewhere.tasks] == [None, None, None]
+    away = ReadColumns(SliceReader(MemoryStorage(), STORED, ()), ("v",))
+    assert [task.parquet for task in plan_scan(away, slices, today).tasks] == [None, None, None]
+    other_schema = plan_scan(read, slices, frozenset())
+    assert [task.parquet for task in other_schema.tasks] == [None, None, None]
 
 
 def test_a_read_is_a_value_that_travels() -> None:

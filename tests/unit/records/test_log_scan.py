@@ -184,13 +184,37 @@ def test_a_command_block_undoes_the_blocks_of_its_target_wherever_they_lie() -> 
     assert _shown(_scan(undo + bad, good)) == [["good"]]
 
 
+def _at(instant: int, key: str, *replaces: int) -> bytes:
+    """A block of one row, written at `instant`; it stands for the blocks of `replaces`."""
+    extra = {"INSTANT_TIME": time(instant)}
+    if replaces:
+        extra["COMPACTED_BLOCK_TIMES"] = ",".join(time(number) for number in replaces)
+    return _parquet(key, **extra)
+
+
 @pytest.mark.parametrize(
-    "extra", [{"COMPACTED_BLOCK_TIMES": f"{time(1)},{time(2)}"}, {"IS_PARTIAL": "true"}]
+    ("contents", "read"),
+    [
+        ([_at(1, "a"), _at(2, "b"), _at(3, "ab", 1, 2)], ["ab"]),
+        ([_at(1, "a"), _at(2, "b"), _at(3, "c"), _at(4, "ab", 1, 2)], ["ab", "c"]),
+        ([_at(1, "a"), _at(2, "b"), _at(3, "ab", 1, 2), _at(4, "d")], ["ab", "d"]),
+        ([_at(1, "a"), _at(2, "a1", 1), _at(3, "b"), _at(4, "a1b", 2, 3)], ["a1b"]),
+        ([_at(3, "ab", 1, 2), _at(4, "d")], ["ab", "d"]),
+    ],
+    ids=["all", "before a later block", "then more", "a chain", "what it folded is gone"],
 )
-def test_what_this_release_would_misread_is_refused(extra: dict[str, str]) -> None:
-    with pytest.raises(UnsupportedFormat) as caught:
-        _scan(_parquet("a", **extra))
-    assert "@0" in caught.value.where
+def test_blocks_folded_by_a_log_compaction_are_replaced_at_the_place_of_the_newest(
+    contents: list[bytes], read: list[str]
+) -> None:
+    """N13: each block counts once, either itself or in the block that folded it."""
+    assert [keys[0] for keys in _shown(_scan(*contents))] == read
+
+
+def test_a_partial_update_carries_the_columns_it_set() -> None:
+    part = _rows("a").select([RECORD_KEY, "o"])
+    [change] = _scan(_block(BlockKind.PARQUET, encode_parquet_payload(part), IS_PARTIAL="true"))
+    assert not isinstance(change, Deletes)
+    assert set(change.column_names) == {RECORD_KEY, "o"}
 
 
 def test_a_whole_update_that_says_so_is_read() -> None:

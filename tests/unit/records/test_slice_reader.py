@@ -15,7 +15,7 @@ from lentic.format.log_payload import DeleteRecord, encode_delete_payload
 from lentic.format.record_fields import RECORD_KEY, with_meta_schema
 from lentic.records.base_writer import write_base
 from lentic.records.log_writer import write_log
-from lentic.records.merge import IS_DELETED
+from lentic.records.merge import IS_DELETED, Merge
 from lentic.records.slice_reader import SliceReader, read_base
 from lentic.storage.memory import MemoryStorage
 from lentic.view.files import BaseFile, LogFile
@@ -182,5 +182,6 @@ def test_the_net_effect_of_the_logs_is_one_entry_per_key() -> None:
     group.put_log(_rows(("a", 1, 1), ("b", 2, 1)))
     group.put_log(_rows(("a", 2, 2)))
     reader = SliceReader(group.storage, SCHEMA, ("at",))
-    changes = reader.changes(slice_of(None, *group.logs), SCHEMA)
-    assert sorted(changes.keys.to_pylist()) == ["a", "b"]
+    merging = reader.merging(slice_of(None, *group.logs), SCHEMA)
+    assert isinstance(merging, Merge)
+    assert sorted(merging.changes.keys.to_pylist()) == ["a", "b"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lentic.errors import Corrupt, MissingFile, UnsupportedFormat
+from lentic.errors import Corrupt, MissingFile
 from lentic.format.layout import HISTORY, timeline_file
 from lentic.format.names import Action, State
 from lentic.format.plans import (
@@ -17,7 +17,6 @@ from lentic.format.plans import (
 from lentic.storage.memory import MemoryStorage
 from lentic.timeline.instant import Instant
 from lentic.timeline.reader import (
-    ensure_history_not_needed,
     load_commit_metadata,
     load_compaction_plan,
     load_rollback_plan,
@@ -113,35 +112,3 @@ def test_a_damaged_rollback_plan_is_corrupt_and_names_its_file() -> None:
         with pytest.raises(Corrupt) as caught:
             load(storage, _rollback(State.INFLIGHT))
         assert path in caught.value.where
-
-
-def _with_history() -> MemoryStorage:
-    storage = MemoryStorage()
-    storage.put_if_absent(f"{HISTORY}/_version_", b"1")
-    return storage
-
-
-def test_files_older_than_the_active_timeline_are_refused_when_there_is_a_history() -> None:
-    storage = _with_history()
-    put_commit(storage, 5, 6, metadata())
-    with pytest.raises(UnsupportedFormat) as caught:
-        ensure_history_not_needed(storage, load_timeline(storage), makers={requested(3)})
-    assert time(3) in caught.value.what
-
-
-def test_files_within_the_active_timeline_need_no_history() -> None:
-    storage = _with_history()
-    put_commit(storage, 5, 6, metadata())
-    ensure_history_not_needed(storage, load_timeline(storage), makers={requested(5)})
-
-
-def test_old_strays_need_no_history_where_there_is_none() -> None:
-    storage = MemoryStorage()
-    put_commit(storage, 5, 6, metadata())
-    ensure_history_not_needed(storage, load_timeline(storage), makers={requested(3)})
-
-
-def test_a_timeline_that_was_archived_to_its_end_needs_its_history() -> None:
-    storage = _with_history()
-    with pytest.raises(UnsupportedFormat):
-        ensure_history_not_needed(storage, load_timeline(storage), makers={requested(3)})

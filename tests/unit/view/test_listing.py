@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from lentic.errors import MissingFile, UnsupportedFormat
+from lentic.errors import Corrupt, MissingFile
 from lentic.format.layout import HISTORY, timeline_file
 from lentic.format.names import Action
 from lentic.storage.base import Storage
 from lentic.storage.memory import MemoryStorage
 from lentic.timeline.reader import load_timeline
 from lentic.view.files import FileGroup
-from lentic.view.listing import load_committed, load_partition_view, load_table_view
+from lentic.view.listing import load_partition_view, load_table_view, load_writes
 from tests.unit.builders import (
     WrappedStorage,
     base_file,
@@ -115,7 +115,7 @@ def test_pending_writes_are_not_among_the_committed() -> None:
     storage = MemoryStorage()
     done = put_commit(storage, 1, 2, metadata())
     storage.put_if_absent(timeline_file(f"{time(3)}.deltacommit.inflight"), b"")
-    found = load_committed(storage, load_timeline(storage), [requested(1), requested(3)])
+    found = load_writes(storage, load_timeline(storage), {requested(1), requested(3)})
     assert list(found) == [requested(1)]
     assert found[requested(1)].completed_at == done.completed_at
 
@@ -141,13 +141,13 @@ def _archived(*first: str) -> MemoryStorage:
     return storage
 
 
-def test_files_of_archived_instants_are_refused_not_hidden() -> None:
+def test_files_of_archived_instants_need_a_history_that_reads() -> None:
     """P7, N7: a completion time that cannot be found is an error, never "pending"."""
     storage = _archived()
     _put(storage, log_file(10, 11).path)
-    with pytest.raises(UnsupportedFormat):
+    with pytest.raises(Corrupt):
         _view(storage)
-    with pytest.raises(UnsupportedFormat):
+    with pytest.raises(Corrupt):
         load_partition_view(storage, load_timeline(storage), "p")
 
 
@@ -160,13 +160,13 @@ def test_files_of_archived_instants_are_refused_not_hidden() -> None:
         f"{time(5)}_{time(6)}.commit",
     ],
 )
-def test_files_of_archived_instants_are_refused_though_an_older_instant_is_still_active(
+def test_files_of_archived_instants_need_history_though_an_older_instant_is_still_active(
     first: str,
 ) -> None:
     """Cleans, rollbacks and savepointed commits outlive commits that were archived around them."""
     storage = _archived(first)
     _put(storage, log_file(10, 11).path)
-    with pytest.raises(UnsupportedFormat):
+    with pytest.raises(Corrupt):
         _view(storage)
 
 

@@ -10,7 +10,14 @@ from lentic.format.times import RequestedAt
 from lentic.storage.base import FileInfo
 from lentic.view.files import FileGroupId
 from lentic.view.slicing import BEGINNING
-from lentic.view.table_view import Committed, build_view, committed_write, missing_paths
+from lentic.view.table_view import (
+    Committed,
+    TableFiles,
+    build_view,
+    committed_write,
+    gone_paths,
+    without_gone,
+)
 from tests.unit.builders import base_file, completed, log_file, metadata, requested, time
 
 
@@ -128,11 +135,30 @@ def test_a_log_named_only_among_the_log_files_of_its_stat_is_visible() -> None:
     assert group.latest.paths == (first.path, second.path)
 
 
-def test_missing_paths_are_those_named_and_not_listed() -> None:
+def test_files_of_the_latest_slice_that_are_named_and_not_listed_are_gone() -> None:
     base, log = base_file(1, 2), log_file(3, 4)
-    committed = _committed((1, 2, metadata(base.path)), (3, 4, metadata(log.path)))
-    assert missing_paths([_info(base.path)], committed) == {log.path}
-    assert missing_paths([_info(base.path), _info(log.path)], committed) == set()
+    writes = _committed((1, 2, metadata(base.path)), (3, 4, metadata(log.path)))
+    assert gone_paths(TableFiles((_info(base.path),), writes).groups()) == (log.path,)
+    assert gone_paths(TableFiles((_info(base.path), _info(log.path)), writes).groups()) == ()
+
+
+def test_an_older_slice_may_be_cleaned_and_is_left_out() -> None:
+    old, new = base_file(1, 2), base_file(3, 4)
+    writes = _committed((1, 2, metadata(old.path)), (3, 4, metadata(new.path)))
+    (group,) = TableFiles((_info(new.path),), writes).groups()
+    assert gone_paths([group]) == ()
+    assert [part.paths for part in without_gone(group).slices] == [(new.path,)]
+
+
+def test_writes_that_completed_after_the_moment_do_not_exist_for_it() -> None:
+    base, log, later = base_file(1, 2), log_file(3, 6), base_file(4, 5)
+    writes = _committed(
+        (1, 2, metadata(base.path)), (3, 6, metadata(log.path)), (4, 5, metadata(later.path))
+    )
+    files = TableFiles(tuple(_info(f.path) for f in (base, log, later)), writes)
+    seen = [files.groups(completed(at))[0].latest.paths for at in (2, 4, 5, 6)]
+    assert seen == [(base.path,), (base.path,), (later.path,), (later.path, log.path)]
+    assert files.groups(completed(1)) == ()
 
 
 FILES = st.lists(

@@ -13,7 +13,7 @@ from lentic.format.avro_schema import avro_schema_json
 from lentic.format.log_block import decode_blocks
 from lentic.format.log_payload import decode_parquet_payload
 from lentic.format.record_fields import with_meta_schema
-from lentic.query.snapshot import read_snapshot
+from lentic.query.snapshot import read_rows
 from lentic.txn.transaction import OpenTable
 from lentic.write.commit import Begun
 from lentic.write.handle import WriteHandle
@@ -56,7 +56,7 @@ def upsert(table: OpenTable, given: pa.Table) -> str:
 
 
 def read_all(table: OpenTable) -> dict[str, dict[str, Any]]:
-    return by_key(read_snapshot(table, ENGINE, None, meta=True))
+    return by_key(read_rows(table, ENGINE, meta=True))
 
 
 def stored_rows(table: OpenTable, path: str) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from lentic.engine import Attempt
 from lentic.errors import Corrupt, InvalidRecord
 from lentic.format.names import parse_base_file, parse_log_file
 from lentic.format.properties import decode_properties
-from lentic.query.snapshot import read_snapshot
+from lentic.query.snapshot import read_rows
 from lentic.timeline.reader import load_timeline
 from lentic.write.commit import commit_write
 from lentic.write.handle import ensure_partition
@@ -79,7 +79,7 @@ def test_a_key_stays_in_one_file_group_over_any_number_of_writes(
         for row in stored_rows(table, path):
             home.setdefault((row["id"], row["day"]), set()).add(parsed.file_id)
     assert all(len(groups) == 1 for groups in home.values())
-    found = read_snapshot(table, ENGINE, None, meta=False).to_pylist()
+    found = read_rows(table, ENGINE).to_pylist()
     assert {(row["id"], row["day"]): row["v"] for row in found} == model
     assert len(found) == len(model)
 

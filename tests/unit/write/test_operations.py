@@ -12,7 +12,7 @@ from lentic.engine import LocalEngine
 from lentic.errors import ConfigError, InvalidRecord, SchemaMismatch
 from lentic.format.names import Action, State
 from lentic.format.table_config import MergeMode
-from lentic.query.snapshot import read_snapshot
+from lentic.query.snapshot import read_rows
 from lentic.records.base_writer import ParquetStyle
 from lentic.timeline.reader import load_commit_metadata, load_timeline
 from lentic.txn.transaction import OpenTable
@@ -36,7 +36,7 @@ def _upsert(table: OpenTable, given: pa.Table) -> Commit:
 
 
 def _values(table: OpenTable) -> dict[str, object]:
-    found = by_key(read_snapshot(table, ENGINE, None, meta=False))
+    found = by_key(read_rows(table, ENGINE))
     return {key: row["v"] for key, row in found.items()}
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lentic.query.snapshot import read_snapshot
+from lentic.query.snapshot import read_rows
 from lentic.records.merge import IS_DELETED
 from lentic.services.compaction import execute_compaction, schedule_compaction
 from lentic.txn.transaction import OpenTable
@@ -46,7 +46,7 @@ def _write(tables: dict[str, OpenTable], number: int, batch: list[Row]) -> None:
 
 
 def _rows(table: OpenTable) -> dict[str, dict[str, Any]]:
-    return by_key(read_snapshot(table, ENGINE, None, meta=False))
+    return by_key(read_rows(table, ENGINE))
 
 
 ROWS = st.tuples(st.sampled_from("abcd"), st.none() | st.integers(0, 3), st.booleans())

@@ -1,0 +1,90 @@
+"""A window of changes: the writes that completed after one moment and up to another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lentic.errors import ConfigError
+from lentic.format import layout
+from lentic.format.commit_metadata import CommitMetadata, decode_commit_metadata
+from lentic.format.times import CompletedAt, RequestedAt
+from lentic.query.points import parse_bound
+from lentic.query.source import Source
+from lentic.timeline.history import History, load_history
+from lentic.timeline.instant import WRITES, Instant
+from lentic.timeline.reader import load_commit_metadata
+from lentic.view.files import FileGroupId
+from lentic.view.listing import load_partition_files
+from lentic.view.table_view import TableFiles
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Writes with `after` < completion <= `upto`, in the order in which they completed."""
+
+    writes: Mapping[Instant, CommitMetadata]
+    after: CompletedAt
+    upto: CompletedAt
+    history: History
+
+    @property
+    def is_from_beginning(self) -> bool:
+        return not self.after.strip("0")
+
+    @property
+    def requested(self) -> frozenset[RequestedAt]:
+        return frozenset(instant.requested_at for instant in self.writes)
+
+    @property
+    def groups(self) -> frozenset[FileGroupId]:
+        """The file groups that the writes touched."""
+        return frozenset(
+            FileGroupId(stat.partition, stat.file_id)
+            for metadata in self.writes.values()
+            for stat in metadata.stats
+        )
+
+    def load_files(self, source: Source, *, replaced: bool = False) -> TableFiles:
+        """The files of the partitions that the window touched, and of no others."""
+        partitions = {group.partition for group in self.groups}
+        if replaced:
+            partitions |= {p for metadata in self.writes.values() for p in metadata.replaced}
+        return load_partition_files(
+            source.table.storage, source.timeline, partitions, self.history, self.requested
+        )
+
+
+def load_window(source: Source, after: str, upto: str | None) -> Window:
+    """The window, reaching into archived history only if it begins before the active timeline."""
+    first, last = parse_bound(after), _last(source, upto)
+    if first > last:
+        raise ConfigError(
+            f"The window ends before it begins: after={first} upto={last}.",
+            safe="nothing was read",
+            next_step="swap the bounds",
+        )
+    storage = source.table.storage
+    active = source.timeline.writes()
+    oldest = min((i.completed_at for i in active if i.completed_at), default=last)
+    history = load_history(storage) if first < oldest else History()
+    writes: dict[Instant, CommitMetadata] = {}
+    for instant, content in history.contents.items():
+        if instant.action in WRITES and _is_within(instant, first, last):
+            writes[instant] = decode_commit_metadata(content, f"{layout.HISTORY} {instant}")
+    for instant in active:
+        if _is_within(instant, first, last):
+            writes[instant] = load_commit_metadata(storage, instant)
+    ordered = dict(sorted(writes.items(), key=lambda item: str(item[0].completed_at)))
+    return Window(ordered, first, last, history)
+
+
+def _last(source: Source, upto: str | None) -> CompletedAt:
+    if upto is not None:
+        return parse_bound(upto)
+    return max(source.timeline.completions().values(), default=CompletedAt("0"))
+
+
+def _is_within(instant: Instant, after: CompletedAt, upto: CompletedAt) -> bool:
+    assert instant.completed_at is not None
+    return after < instant.completed_at <= upto
