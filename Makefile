@@ -73,6 +73,14 @@ sim: setup ## Simulated crashes, failures and schedules, at length: SEED=0 SEEDS
 interop: setup ## Apache Hudi and hudi-rs read our tables, and we read theirs
 	LENTIC_INTEROP=require $(BIN)/python -m pytest tests/interop $(ARGS)
 
+.PHONY: properties
+properties: setup ## Property tests at length: 20,000 examples each
+	LENTIC_EXAMPLES=20000 $(BIN)/python -m pytest tests/properties $(ARGS)
+
+.PHONY: bench
+bench: setup ## Reads against Spark's and Arrow's own readers, as ratios
+	$(BIN)/python -m bench.reads $(ARGS)
+
 .PHONY: format
 format: setup ## Format, and mend what ruff can mend
 	$(BIN)/ruff check --fix .

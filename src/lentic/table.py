@@ -14,6 +14,7 @@ from lentic.format.times import RequestedAt
 from lentic.query.cdc import read_cdc
 from lentic.query.incremental import read_changed_rows
 from lentic.query.snapshot import read_rows
+from lentic.query.source import load_source
 from lentic.services import compaction, ingest
 from lentic.services.outcome import Outcome
 from lentic.timeline.history import load_history
@@ -22,7 +23,6 @@ from lentic.timeline.reader import load_timeline
 from lentic.txn.transaction import OpenTable
 from lentic.view.files import FileSlice
 from lentic.view.listing import load_table_view
-from lentic.view.schema import load_table_schema
 from lentic.write.commit import Commit
 
 
@@ -45,9 +45,8 @@ class Table:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the table's rows, as of now."""
-        storage = self._opened.storage
-        return load_table_schema(storage, load_timeline(storage), self._opened.config)
+        """The columns of the table's rows, as `read` gives them now."""
+        return load_source(self._opened).schema
 
     def upsert(self, rows: Any) -> Commit:
         """Insert rows with new keys and update those whose key exists, as one commit.

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-LENGTH_MIN, LENGTH_MAX = 10, 13
+LENGTH_MIN, LENGTH_MAX = 10, 12
 """How many steps of a history are done."""
 _SPARE_STEPS = 6
 
@@ -64,6 +64,8 @@ _CHEAP = {
     "hoodie.write.markers.type": "DIRECT",
     # A step is one thing: what Hudi would also do inline is a step of its own.
     "hoodie.compact.inline": "false",
+    # Tables of version 8 with one key and two partition fields: it warns of what older writers did.
+    "hoodie.write.complex.keygen.validation.enable": "false",
 }
 
 
@@ -180,7 +182,7 @@ def make_history(seed: int) -> History:
     shape = _make_shape(seed, rng)
     length = rng.randint(LENGTH_MIN, LENGTH_MAX)
     steps = tuple(_make_steps(shape, rng, length + _SPARE_STEPS))
-    return History(seed, shape, steps, length, rng.randrange(4, length - 2))
+    return History(seed, shape, steps, length, rng.randrange(3, length - 2))
 
 
 def _text(value: bool) -> str:
@@ -194,6 +196,8 @@ def _make_shape(seed: int, rng: random.Random) -> Shape:
     version = 8 if rng.random() < 0.3 else 9
     if version == 8:
         ordering = ordering[:1]
+    if ordering == ("price",) and not (is_mor and is_bucket):
+        ordering = ("ts",)  # Hudi 1.2.0 cannot compare a new decimal with one from a base file
     settings = {}
     if is_bucket:
         settings["hoodie.bucket.index.num.buckets"] = str(rng.randint(1, 3))
@@ -296,6 +300,11 @@ _MOR_ONLY = {"compact", "schedule_compaction", "run_compaction", "log_compact"}
 _BESIDE_CLUSTERING = {"insert", "bulk_insert", "run_clustering", "clean"}
 # These roll back what a crashed writer left; after others Hudi no longer can.
 _AFTER_CRASH = {"upsert", "insert", "delete", "log_compact"}
+# Hudi's SQL takes several ordering fields for one column with commas in its name.
+_WITHOUT_SQL = {
+    "upsert", "insert", "bulk_insert", "delete", "insert_overwrite", "insert_overwrite_table",
+    "delete_partition", "log_compact", "crash",
+}  # fmt: skip
 
 
 def _is_legal(kind: str, course: _Course) -> bool:
@@ -305,15 +314,15 @@ def _is_legal(kind: str, course: _Course) -> bool:
         return False
     if course.clustering and kind not in _BESIDE_CLUSTERING:
         return False
+    if len(shape.ordering) > 1 and kind not in _WITHOUT_SQL:
+        return False
     if course.crashed and kind not in _AFTER_CRASH:
         return False
     match kind:
         case "bulk_insert":
             return not is_bucket  # it would give a bucket a second file group
-        case "merge_into":
-            return len(shape.ordering) < 2  # Hudi looks for one column of that name
         case "delete_partition":
-            return bool(shape.partition)
+            return bool(shape.partition) and not course.compaction
         case "compact" | "schedule_compaction":
             return not course.compaction
         case "run_compaction":

@@ -28,8 +28,8 @@ from pyspark.sql import DataFrame, SparkSession
 _SETTINGS = {
     "spark.driver.memory": "2g",
     "spark.driver.host": "127.0.0.1",
-    # Many short commands: the second compiler would cost more than it saves.
-    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:TieredStopAtLevel=1",
+    # Many short commands: the second compiler and a parallel collector cost more than they save.
+    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",

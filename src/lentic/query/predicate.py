@@ -234,12 +234,12 @@ def _truth(p: Predicate, batch: pa.RecordBatch) -> pa.Array:
 def _column(batch: pa.RecordBatch, path: Path) -> pa.Array:
     """The column, or the part of it, with dictionaries decoded."""
     if batch.schema.names.count(path[0]) != 1:
-        raise SchemaMismatch(f"The rows have no single column {path[0]} to filter by.")
+        raise _mismatch(f"The rows have no single column {path[0]} to filter by.")
     found = batch.column(path[0])
     for name in path[1:]:
         index = found.type.get_field_index(name) if pa.types.is_struct(found.type) else -1
         if index < 0:
-            raise SchemaMismatch(f"The rows have no field {'.'.join(path)} to filter by.")
+            raise _mismatch(f"The rows have no field {'.'.join(path)} to filter by.")
         found = pc.struct_field(found, [index])  # null where the struct is null, unlike field()
     return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
 
@@ -305,12 +305,16 @@ def _operand(
     """The comparison in the terms of `_comparable`."""
     of_column, of_value = kind_of_type(kind), kind_of_value(value)
     if of_column is None or not (of_column == of_value or {of_column, of_value} <= NUMBERS):
-        raise SchemaMismatch(
-            f"Column {'.'.join(path)} has type {kind}, which cannot be compared with {value!r}.",
-            safe="nothing was written",
-            next_step="parse the filter with the schema of the rows",
+        raise _mismatch(
+            f"Column {'.'.join(path)} has type {kind}, which cannot be compared with {value!r}."
         )
     if of_column is Kind.FLOATING:
         assert isinstance(value, int | float | Decimal)
         return operator, float(value) + 0.0
     return fit(kind, operator, value) if of_column in TIMES else fitted(kind, operator, value)
+
+
+def _mismatch(what: str) -> SchemaMismatch:
+    return SchemaMismatch(
+        what, safe="nothing was written", next_step="parse the filter with the schema of the rows"
+    )

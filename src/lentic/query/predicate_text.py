@@ -284,7 +284,7 @@ class _Parser:
         pattern = self._string()
         if pattern is None:
             self._refuse("a pattern in single quotes")
-        bind(column.name, column.type, Literal(pattern, frozenset({Kind.TEXT}), repr(pattern)))
+        bind(column.name, column.type, Literal(pattern, frozenset({Kind.TEXT}), repr(pattern)[:60]))
         if len(pattern) > _PATTERN_MAX:
             self._refuse(f"a pattern of at most {_PATTERN_MAX} characters", token)
         if like_pieces(pattern) is None:

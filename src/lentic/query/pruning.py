@@ -83,8 +83,11 @@ def _allowed_rows(
     if not combinations or len(combinations) > _COMBINATIONS_MAX:
         return None
     columns = zip(*combinations, strict=True)
-    arrays = [
-        pa.array(list(column), schema.field(name).type)
-        for name, column in zip(names, columns, strict=True)
-    ]
+    try:
+        arrays = [
+            pa.array(list(column), schema.field(name).type)
+            for name, column in zip(names, columns, strict=True)
+        ]
+    except pa.ArrowInvalid:  # a value the column cannot hold, so that nothing can be said
+        return None
     return pa.table(arrays, names=list(names))

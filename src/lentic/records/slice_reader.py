@@ -65,16 +65,15 @@ class SliceReader:
     ) -> Batches:
         """The current rows of `part`, `columns` of them.
 
-        `row_groups` may leave out base rows. It is heeded only where that cannot bring an older
-        change back: in slices without logs, and where the later change always wins.
+        `row_groups` may leave out base rows. It is heeded only in slices without logs: elsewhere a
+        base row may be what an older change loses to, or what a partial update completes.
         """
         needed = set(columns)
         if part.logs:
             needed |= {RECORD_KEY, IS_DELETED, *self.ordering}
             needed |= set(self.virtual_keys.fields) if self.virtual_keys else set()
         schema = pa.schema([f for f in self.schema if f.name in needed])
-        chosen = row_groups if not (part.logs and self.ordering) else None
-        rows = self.base(part, schema, chosen)
+        rows = self.base(part, schema, None if part.logs else row_groups)
         if part.logs:
             rows = self.merging(part, schema).batches(rows)
         for batch in rows:

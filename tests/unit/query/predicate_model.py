@@ -216,7 +216,8 @@ def truth(wish: Wish, row: Row) -> bool | None:
             answer = truth(part, row)
             return None if answer is None else not answer
         case ("flag",):
-            return _held(row, "flag")
+            answer = _held(row, "flag")
+            return None if answer is None else bool(answer)
         case ("null", column):
             return _held(row, column) is None
         case ("in", column, values):
@@ -276,7 +277,8 @@ def bounds_of(given: list[Row], slack: int = 0) -> dict[str, Bounds]:
             continue
         column = [row[name] for row in given]
         held = [v for v in column if v is not None and not (isinstance(v, float) and math.isnan(v))]
-        low, high = (min(held), max(held)) if held else (None, None)
+        low: Any = min(held, default=None)
+        high: Any = max(held, default=None)
         if slack and name == "name" and held:
             low, high = low[:slack], high[:slack] + "\U0010ffff"
         found[name] = Bounds(low, high, column.count(None), len(column))

@@ -1,0 +1,1 @@
+"""Benchmarks: ratios from one run on one machine, never bare seconds."""
