@@ -13,7 +13,7 @@ from lentic.format.table_config import TableConfig
 from lentic.format.times import RequestedAt
 from lentic.query.cdc import read_cdc
 from lentic.query.incremental import read_changed_rows
-from lentic.query.snapshot import read_rows
+from lentic.query.snapshot import read_rows, stream_rows
 from lentic.query.source import load_source
 from lentic.services import compaction, ingest
 from lentic.services.outcome import Outcome
@@ -80,6 +80,23 @@ class Table:
             columns=columns,
             filter=filter,
             meta=meta,
+        )
+
+    def stream(
+        self,
+        *,
+        as_of: object = None,
+        mode: str = "snapshot",
+        columns: Sequence[str] | None = None,
+        filter: str | None = None,
+        meta: bool = False,
+    ) -> pa.RecordBatchReader:
+        """The rows of `read` as a stream of Arrow batches in this process.
+
+        Memory is bounded by the largest file slice, however large the table is.
+        """
+        return stream_rows(
+            self._opened, as_of=as_of, mode=mode, columns=columns, filter=filter, meta=meta
         )
 
     def changes(

@@ -64,8 +64,12 @@ def _ours() -> dict[str, dict[str, bytes]]:
     (block,) = decode_blocks(files[path], path)
     rows = decode_parquet_payload(block.content, path)
     make = _Blocks(block.headers, rows)
-    undo = {Header.TARGET_INSTANT_TIME: _OTHER_INSTANT, Header.COMMAND_BLOCK_TYPE: "0"}
-    command = encode_block(BlockKind.COMMAND, {**block.headers, **undo}, b"").decode()
+    undo = {
+        Header.INSTANT_TIME: block.headers[Header.INSTANT_TIME],
+        Header.TARGET_INSTANT_TIME: _OTHER_INSTANT,
+        Header.COMMAND_BLOCK_TYPE: "0",
+    }
+    command = encode_block(BlockKind.COMMAND, undo, b"").decode()
     logs = {
         "mixed": (make.parquet(0, 6), make.avro(6, 12), make.deletes(12, 15), make.avro(15, 24)),
         "magic": (

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from lentic.table import Table
 from lentic.timeline.instant import Instant
 from lentic.view.files import FileSlice
@@ -85,6 +87,18 @@ def partition_facts(slices: Iterable[FileSlice]) -> list[PartitionFacts]:
         )
         for partition, parts in sorted(by_partition.items())
     ]
+
+
+def take(stream: pa.RecordBatchReader, limit: int) -> pa.Table:
+    """The first `limit` rows of a stream, or all if it is 0; no more is read than that needs."""
+    taken: list[pa.RecordBatch] = []
+    left = limit
+    for batch in stream:
+        taken.append(batch.slice(0, left) if limit else batch)
+        left -= taken[-1].num_rows
+        if limit and left <= 0:
+            break
+    return pa.Table.from_batches(taken, stream.schema)
 
 
 def instant_facts(instant: Instant) -> dict[str, str | None]:

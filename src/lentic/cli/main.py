@@ -11,7 +11,7 @@ from rich.console import Console
 
 from lentic.api import open as open_table
 from lentic.cli.demo import run_demo
-from lentic.cli.facts import instant_facts, table_facts
+from lentic.cli.facts import instant_facts, table_facts, take
 from lentic.cli.render import (
     console,
     format_csv,
@@ -69,18 +69,18 @@ def read(
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
 ) -> None:
     """The rows of a table, now or as of a moment."""
-    rows = open_table(path).read(
+    stream = open_table(path).stream(
         as_of=as_of or None,
         columns=[name.strip() for name in columns.split(",")] if columns else None,
         filter=where or None,
     )
-    shown = rows.slice(0, limit) if limit else rows
+    shown = take(stream, limit)
     if as_json:
         typer.echo(json.dumps(shown.to_pylist(), indent=2, default=json_value))
     elif as_csv:
         typer.echo(format_csv(shown), nl=False)
     else:
-        console().print(render_rows(shown, rows.num_rows))
+        console().print(render_rows(shown))
 
 
 @app.command()

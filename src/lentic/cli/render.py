@@ -44,10 +44,9 @@ def render_timeline(instants: Iterable[Instant]) -> Grid:
     return grid("timeline", ("requested at", "completed at", "action", "state"), rows)
 
 
-def render_rows(shown: pa.Table, total: int) -> Grid:
-    more = f", the first {shown.num_rows}" if shown.num_rows < total else ""
+def render_rows(shown: pa.Table) -> Grid:
     rows = [[_plain(value) for value in row.values()] for row in shown.to_pylist()]
-    return grid(f"{total} rows{more}", shown.column_names, rows)
+    return grid(f"{shown.num_rows} rows", shown.column_names, rows)
 
 
 def format_csv(rows: pa.Table) -> str:

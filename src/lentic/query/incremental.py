@@ -23,9 +23,8 @@ from lentic.engine import Engine, Scan, ScanTask
 from lentic.errors import UnsupportedFormat
 from lentic.format.record_fields import COMMIT_TIME
 from lentic.query.predicate import columns_of, matches
-from lentic.query.predicate_text import parse_predicate
 from lentic.query.predicate_values import Predicate
-from lentic.query.source import Source, ensure_readable, load_source
+from lentic.query.source import Source, bind_filter, ensure_readable, load_source
 from lentic.query.window import Window, load_window
 from lentic.records.slice_reader import SliceReader
 from lentic.txn.transaction import OpenTable
@@ -71,7 +70,7 @@ def read_changed_rows(
     after: str,
     upto: str | None,
     columns: Sequence[str] | None,
-    filter: str | None,
+    filter: object,
     meta: bool,
 ) -> Any:
     """The latest version, as of `upto`, of every row that changed in the window."""
@@ -85,7 +84,7 @@ def read_changed_rows(
     source = load_source(table)
     reader = source.reader
     chosen = source.choose_columns(columns, meta=meta)
-    predicate = parse_predicate(filter, reader.schema) if filter is not None else None
+    predicate = bind_filter(filter, reader.schema)
     window = load_window(source, after, upto)
     groups = _load_groups(source, window)
     read = ReadChanged(reader, chosen, tuple(sorted(map(str, window.requested))), predicate)

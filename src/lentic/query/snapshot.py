@@ -15,10 +15,10 @@ from lentic.errors import ConfigError
 from lentic.query.parquet_stats import row_groups_that_may_match
 from lentic.query.points import parse_point
 from lentic.query.predicate import columns_of, matches
-from lentic.query.predicate_text import parse_predicate, to_sql
+from lentic.query.predicate_text import to_sql
 from lentic.query.predicate_values import Predicate
 from lentic.query.pruning import prune_buckets, prune_partitions
-from lentic.query.source import Source, ensure_readable, load_source
+from lentic.query.source import Source, bind_filter, ensure_readable, load_source
 from lentic.records.slice_reader import SliceReader
 from lentic.timeline.history import load_history
 from lentic.txn.transaction import OpenTable
@@ -58,26 +58,37 @@ class ReadColumns:
         return row_groups_that_may_match(metadata, self.reader.schema, self.predicate)
 
 
-def read_rows(
+def read_rows(table: OpenTable, engine: Engine, **question: Any) -> Any:
+    """The table's rows at a moment, as the engine's users want them; see `plan_rows`."""
+    return engine.collect(plan_rows(table, **question))
+
+
+def stream_rows(table: OpenTable, **question: Any) -> pa.RecordBatchReader:
+    """The same as a stream of batches in this process, one slice after the other."""
+    scan = plan_rows(table, **question)
+    batches = (batch for task in scan.tasks for batch in scan.read(task.payload))
+    return pa.RecordBatchReader.from_batches(scan.schema, batches)
+
+
+def plan_rows(
     table: OpenTable,
-    engine: Engine,
     *,
     as_of: object = None,
     mode: str = Mode.SNAPSHOT,
     columns: Sequence[str] | None = None,
-    filter: str | None = None,
+    filter: object = None,
     meta: bool = False,
-) -> Any:
-    """The table's rows at a moment, as the engine's users want them."""
+) -> Scan:
+    """Which slices to read, and how, for the rows of the table at a moment."""
     wanted = _parse_mode(mode)
     source = load_source(table)
     reader = source.reader
     chosen = source.choose_columns(columns, meta=meta)
-    predicate = parse_predicate(filter, reader.schema) if filter is not None else None
+    predicate = bind_filter(filter, reader.schema)
     groups, writes = _load_groups(source, as_of, predicate)
     slices = [part for group in groups if (part := slice_to_read(group, wanted))]
     plain = _plain_writes(source, writes)
-    return engine.collect(plan_scan(ReadColumns(reader, chosen, predicate), slices, plain))
+    return plan_scan(ReadColumns(reader, chosen, predicate), slices, plain)
 
 
 def _parse_mode(mode: str) -> Mode:

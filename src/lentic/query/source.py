@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lentic.errors import RangeUnavailable, SchemaMismatch, UnsupportedFormat
+from lentic.errors import ConfigError, RangeUnavailable, SchemaMismatch, UnsupportedFormat
 from lentic.format.keys import is_composite
 from lentic.format.record_fields import META_FIELDS, with_meta_schema
 from lentic.format.table_config import KeyGenerator, TableConfig
 from lentic.format.times import CompletedAt
+from lentic.query.predicate_text import parse_predicate
+from lentic.query.predicate_values import Predicate
 from lentic.records.slice_reader import SliceReader, VirtualKeys
 from lentic.timeline.history import History
 from lentic.timeline.reader import load_earliest_retained, load_timeline
@@ -77,6 +79,19 @@ def _as_read(stored: pa.Schema, config: TableConfig) -> pa.Schema:
         return stored
     names = config.partition_fields
     return pa.schema([f.with_type(pa.string()) if f.name in names else f for f in stored])
+
+
+def bind_filter(text: object, schema: pa.Schema) -> Predicate | None:
+    """A user's filter for rows of `schema`; None if there is none."""
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise ConfigError(
+            f"A filter is a text, not a {type(text).__name__}.",
+            safe="nothing was read",
+            next_step="write it like \"day = '2026-01-01' and amount > 10\"",
+        )
+    return parse_predicate(text, schema)
 
 
 def choose_columns(
