@@ -159,9 +159,7 @@ def _cuts(tables: Mapping[str, Target], target: str, step: int) -> Iterator[Case
         yield Case(group, f"{target}: to {size} bytes", target, "meta", changes, path)
 
 
-def _flips(
-    tables: Mapping[str, Target], target: str, count: int, chance: Random
-) -> Iterator[Case]:
+def _flips(tables: Mapping[str, Target], target: str, count: int, chance: Random) -> Iterator[Case]:
     """Half of them anywhere, half in the parts that are few bytes but frame the rest."""
     path = log_path(tables[target].files)
     data = tables[target].files[path]

@@ -183,9 +183,9 @@ def _spans(data: bytes, offset: int) -> Iterator[Span]:
     walk.struct(FOOTER, "footer")
     pages = _pages(data, start)
     tail = [
-        Span(0, 4, "magic"),
+        Span(0, 4, "parquet magic"),
         Span(len(data) - 8, len(data) - 4, "footer length"),
-        Span(len(data) - 4, len(data), "magic"),
+        Span(len(data) - 4, len(data), "parquet magic"),
     ]
     for span in (*walk.spans, *pages, *tail):
         yield Span(span.start + offset, span.end + offset, span.name)
