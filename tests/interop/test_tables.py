@@ -145,3 +145,26 @@ def _with_fixed_day(rows: pa.Table) -> pa.Table:
     days = pa.array([19_723 + n % 3 for n in rows.column("seq").to_pylist()], pa.int32())
     at = rows.schema.get_field_index("day")
     return rows.set_column(at, rows.schema.field(at), days.cast(pa.date32()))
+
+
+def test_a_metadata_table_is_never_left_stale(tmp_path: Path, apache_hudi: ApacheHudi) -> None:
+    """A stale metadata table hides rows from other engines, so lentic refuses or drops it first."""
+    table = lentic.create(
+        str(tmp_path / "t"), SCHEMA, key="id", partition_by="part", ordering="ts", buckets=2
+    )
+    first, second = make_rows(0, 200, ts=1, seed=1), make_rows(100, 300, ts=2, seed=2)
+    third = make_rows(250, 400, ts=3, seed=3)
+    table.upsert(first)
+    apache_hudi.upsert(table.path, second, hudi_options(table) | {"hoodie.metadata.enable": "true"})
+    with pytest.raises(lentic.UnsupportedFormat, match="metadata table") as caught:
+        table.upsert(third)
+    assert "lentic.metadata.on_write" in caught.value.next_step
+    expected = latest(first, second)
+    ensure_same_rows(expected, apache_hudi.rows(table.path), KEY, "expected", "Apache Hudi")
+
+    dropping = lentic.open(table.path, options={"lentic.metadata.on_write": "drop"})
+    dropping.upsert(third)
+    expected = latest(first, second, third)
+    ensure_same_rows(expected, dropping.read(), KEY, "expected", "lentic")
+    ensure_same_rows(expected, apache_hudi.rows(table.path), KEY, "expected", "Apache Hudi")
+    ensure_same_rows(expected, hudi_rs_rows(table.path), KEY, "expected", "hudi-rs")
