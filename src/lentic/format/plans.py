@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from lentic.errors import Corrupt, UnsupportedFormat
 from lentic.format.avro import Fields, decode_container, encode_container
 from lentic.format.layout import data_file, is_data_path
-from lentic.format.names import Action
+from lentic.format.names import Action, parse_base_file, parse_log_file
 from lentic.format.times import RequestedAt
 
 _COMPACTION_VERSION = 2
@@ -151,7 +151,21 @@ def decode_rollback_plan(data: bytes, root: str, where: str) -> RollbackPlan:
             )
         files += _relative(request.texts("filesToBeDeleted"), root, where)
     target, action = _parse_target(record.record("instantToRollback"))
+    for path in files:
+        if _maker(path) != target:
+            raise Corrupt(
+                f"The rollback of {target} names {path!r}, a file of another instant.",
+                where=where,
+                safe="nothing was deleted",
+                next_step="finish this rollback with the engine that planned it",
+            )
     return RollbackPlan(target, action, tuple(files))
+
+
+def _maker(path: str) -> RequestedAt | None:
+    name = path.rpartition("/")[2]
+    parsed = parse_base_file(name) or parse_log_file(name)
+    return parsed.requested_at if parsed else None
 
 
 def decode_rollback_target(data: bytes, where: str) -> RequestedAt:

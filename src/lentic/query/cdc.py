@@ -26,14 +26,13 @@ from lentic.format.names import parse_log_file
 from lentic.format.record_fields import COMMIT_TIME, META_FIELDS, RECORD_KEY
 from lentic.format.times import CompletedAt
 from lentic.query.source import Source, ensure_readable, load_source
-from lentic.query.window import Window, load_window
+from lentic.query.window import REARRANGING, Window, load_window
 from lentic.records.slice_reader import SliceReader
 from lentic.timeline.instant import Instant
 from lentic.txn.transaction import OpenTable
 from lentic.view.files import FileGroup, FileGroupId, FileSlice
 from lentic.view.table_view import TableFiles
 
-_REARRANGING = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER"})
 INSERT, UPDATE, DELETE = "i", "u", "d"
 
 
@@ -132,7 +131,7 @@ def read_cdc(table: OpenTable, engine: Engine, *, after: str, upto: str | None) 
     changes = [
         change
         for instant, metadata in window.writes.items()
-        if metadata.operation not in _REARRANGING and not metadata.compacted
+        if metadata.operation not in REARRANGING and not metadata.compacted
         for change in _changes_of(source, window, files, instant, metadata)
     ]
     tasks = tuple(ScanTask(change) for change in changes)

@@ -34,6 +34,8 @@ from lentic.view.table_view import gone_paths
 
 
 def _load_groups(source: Source, window: Window) -> list[FileGroup]:
+    if not window.has_changes:
+        return []
     files = window.load_files(source)
     groups = [group for group in files.groups(window.upto) if group.id in window.groups]
     if window.is_from_beginning and (window.history.instants or gone_paths(groups)):

@@ -153,7 +153,7 @@ def _plain_writes(source: Source, writes: Writes) -> frozenset[str]:
 
 def _parquet_uri(root: str, part: FileSlice, plain: frozenset[str]) -> str | None:
     """Where a plain Parquet reader finds the slice, if it needs no merging and lies on a disk."""
-    if part.base is None or part.logs or "://" in root:
+    if part.base is None or part.logs or "://" in root or not part.is_as_written:
         return None
     if str(part.base.name.requested_at) not in plain:
         return None

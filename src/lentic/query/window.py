@@ -7,16 +7,19 @@ from dataclasses import dataclass
 
 from lentic.errors import ConfigError
 from lentic.format import layout
-from lentic.format.commit_metadata import CommitMetadata, decode_commit_metadata
+from lentic.format.commit_metadata import CommitMetadata
 from lentic.format.times import CompletedAt, RequestedAt
 from lentic.query.points import parse_bound
 from lentic.query.source import Source
 from lentic.timeline.history import History, load_history
 from lentic.timeline.instant import WRITES, Instant
-from lentic.timeline.reader import load_commit_metadata
+from lentic.timeline.reader import decode_write, load_commit_metadata
 from lentic.view.files import FileGroupId
 from lentic.view.listing import load_partition_files
 from lentic.view.table_view import TableFiles
+
+REARRANGING = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER"})
+"""Operations that change no row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,11 @@ class Window:
     @property
     def requested(self) -> frozenset[RequestedAt]:
         return frozenset(instant.requested_at for instant in self.writes)
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether some write changed rows; a log compaction, for one, only puts them together."""
+        return any(m.operation not in REARRANGING for m in self.writes.values())
 
     @property
     def groups(self) -> frozenset[FileGroupId]:
@@ -71,7 +79,7 @@ def load_window(source: Source, after: str, upto: str | None) -> Window:
     writes: dict[Instant, CommitMetadata] = {}
     for instant, content in history.contents.items():
         if instant.action in WRITES and _is_within(instant, first, last):
-            writes[instant] = decode_commit_metadata(content, f"{layout.HISTORY} {instant}")
+            writes[instant] = decode_write(content, instant, f"{layout.HISTORY} {instant}")
     for instant in active:
         if _is_within(instant, first, last):
             writes[instant] = load_commit_metadata(storage, instant)

@@ -3,8 +3,10 @@
 Rules (format: record merging; R17). Changes come in merge order. Without ordering fields the later
 change wins. With them the greater ordering value wins and a tie goes to the later change; a null
 ordering value lies below every other. A delete without an ordering value (a hard delete) wins over
-all that came before it and loses to all that comes after. Everything here works on whole columns;
-the only loops run over columns and fields.
+all that came before it and loses to all that comes after. Changes are first reduced among
+themselves, and what is left of them meets the base row last, as every engine of this format does
+it: a row that came after a hard delete is compared with the base row by ordering value again.
+Everything here works on whole columns; the only loops run over columns and fields.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ class Changes:
     ordering: tuple[pa.Array, ...]
     """Per ordering field: the winner's values, per key. Empty without ordering fields."""
     decided: Flags
-    """Per key: wins over any base row without comparing (a hard delete lies behind it)."""
+    """Per key: wins over any base row without comparing (the winner is a hard delete)."""
+    revived: Flags
+    """Per key: the winner is a row that came after a hard delete."""
 
 
 @dataclass(slots=True)
@@ -80,13 +84,15 @@ def reduce_changes(
     last = _last_per_key(code_of, alive, series.ordering)
     winner[last[0]] = last[1]
     winners = pa.array(winner)
+    is_row = ~series.is_delete[winner]
     return Changes(
         keys=codes.dictionary,
         rows=series.rows,
         row_of=series.row[winner],
         deleted=series.is_delete[winner],
         ordering=tuple(values.take(winners) for values in series.ordering),
-        decided=wall >= 0,
+        decided=series.is_hard[winner],
+        revived=(wall >= 0) & is_row,
     )
 
 

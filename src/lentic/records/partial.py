@@ -1,10 +1,10 @@
 """Partial updates: changes that carry some columns only.
 
-Each column is decided by itself: among the changes that carry it (whole rows, partial rows that set
-it, deletes) the same rules pick a winner as for whole rows. So a partial update with a greater
-ordering value sets its columns and leaves the others, an older one changes nothing that is newer,
-and the result does not depend on where compaction cuts the series. Columns that are always carried
-together form a bundle and are decided in one step.
+Among the changes each column is decided by itself: those that carry it (whole rows, partial rows
+that set it, deletes) compete by the rules for whole rows. What is left of the changes then meets
+the base row as one: if it wins by its ordering value, its columns replace the base row's and the
+others stay; else the base row stays as it is. Columns that are always carried together form a
+bundle and are decided in one step.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class PartialMerge:
         self.tally.inserted = len(new)
         if len(new):
             keys = self.whole.keys.take(pa.array(new))
-            yield self._assemble(keys, None)
+            yield self._assemble(keys, None, np.ones(len(new), dtype=bool))
 
     def _patch(self, batch: pa.RecordBatch, met: npt.NDArray[np.bool_]) -> pa.RecordBatch:
         found = pc.index_in(batch.column(RECORD_KEY), value_set=self.whole.keys)
@@ -73,13 +73,17 @@ class PartialMerge:
         gone[hit] = self.whole.deleted[change] & wins
         self.tally.deleted += int(gone.sum())
         self.tally.updated += int((wins & ~self.whole.deleted[change]).sum())
+        changed = np.zeros(batch.num_rows, dtype=bool)
+        changed[hit] = wins
         kept = batch.filter(pa.array(~gone))
-        return self._assemble(kept.column(RECORD_KEY), kept)
+        return self._assemble(kept.column(RECORD_KEY), kept, changed[~gone])
 
-    def _assemble(self, keys: pa.Array, base: pa.RecordBatch | None) -> pa.RecordBatch:
+    def _assemble(
+        self, keys: pa.Array, base: pa.RecordBatch | None, changed: npt.NDArray[np.bool_]
+    ) -> pa.RecordBatch:
         columns: dict[str, pa.Array] = {}
         for bundle in self.bundles:
-            pick = self._pick(bundle.changes, keys, base)
+            pick = _pick(bundle.changes, keys, changed)
             for name in bundle.columns:
                 fallback = (
                     base.column(name) if base else pa.nulls(len(keys), self.schema.field(name).type)
@@ -89,19 +93,16 @@ class PartialMerge:
             [columns[name] for name in self.schema.names], schema=self.schema
         )
 
-    def _pick(self, changes: Changes, keys: pa.Array, base: pa.RecordBatch | None) -> Positions:
-        """Per key: the row of the change that decides, -1 for the base row, -2 for a null."""
-        found = pc.index_in(keys, value_set=changes.keys)
-        pick = np.full(len(keys), -1, dtype=np.int64)
-        hit = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
-        change = found.take(pa.array(hit)).to_numpy().astype(np.int64)
-        wins = np.ones(len(hit), dtype=bool)
-        if base is not None and self.ordering:
-            ordering = [base.column(name).take(hit) for name in self.ordering]
-            wins = Merge(changes, self.ordering).wins(change, ordering)
-        rows = np.where(changes.deleted[change], -2, changes.row_of[change])
-        pick[hit[wins]] = rows[wins]
-        return pick
+
+def _pick(changes: Changes, keys: pa.Array, changed: npt.NDArray[np.bool_]) -> Positions:
+    """Per key: the row of the change that decides, -1 for the base row, -2 for a null."""
+    found = pc.index_in(keys, value_set=changes.keys)
+    pick = np.full(len(keys), -1, dtype=np.int64)
+    known = found.is_valid().to_numpy(zero_copy_only=False)
+    hit = np.flatnonzero(known & changed)
+    change = found.take(pa.array(hit)).to_numpy().astype(np.int64)
+    pick[hit] = np.where(changes.deleted[change], -2, changes.row_of[change])
+    return pick
 
 
 def partial_merge(

@@ -68,6 +68,7 @@ class SliceReader:
         `row_groups` may leave out base rows. It is heeded only in slices without logs: elsewhere a
         base row may be what an older change loses to, or what a partial update completes.
         """
+        _ensure_as_written(part)
         needed = set(columns)
         if part.logs:
             needed |= {RECORD_KEY, IS_DELETED, *self.ordering}
@@ -91,6 +92,7 @@ class SliceReader:
 
     def merging(self, part: FileSlice, schema: pa.Schema) -> Merging:
         """What merges the slice's base rows with its logs, rows in `schema`."""
+        _ensure_as_written(part)
         found = scan_logs(self.storage, part.logs, schema, self.ordering)
         if self.virtual_keys:
             found = [self._keyed(c) if isinstance(c, pa.Table) else c for c in found]
@@ -117,6 +119,7 @@ def read_base(
             file = pq.ParquetFile(source, page_checksum_verification=True)
             present = [name for name in schema.names if name in file.schema_arrow.names]
             groups = list(range(file.num_row_groups))
+            _ensure_consistent(file.metadata, base.path)
             if row_groups is not None:
                 groups = row_groups(file.metadata)
             expected = sum(file.metadata.row_group(group).num_rows for group in groups)
@@ -136,6 +139,26 @@ def read_base(
                 )
     except (pa.ArrowException, OSError, ValueError) as error:
         raise Corrupt(f"Base file does not read: {error}", where=base.path) from error
+
+
+def _ensure_as_written(part: FileSlice) -> None:
+    for file in (part.base, *part.logs):
+        if file and file.written not in (None, file.size):
+            raise Corrupt(
+                f"The file has {file.size} bytes, its commit says {file.written}.",
+                where=file.path,
+                safe="nothing was read",
+                next_step="bring the file back, or restore the table to an earlier state",
+            )
+
+
+def _ensure_consistent(footer: pq.FileMetaData, where: str) -> None:
+    """The footer has no checksum, but it says how many rows there are in more than one place."""
+    counts = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
+    if sum(counts) != footer.num_rows:
+        raise Corrupt(
+            f"The footer says {footer.num_rows} rows and its row groups {sum(counts)}.", where=where
+        )
 
 
 def _without_columns(rows: int, schema: pa.Schema, where: str) -> Batches:

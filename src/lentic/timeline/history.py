@@ -56,14 +56,23 @@ def load_history(storage: Storage) -> History:
 
 
 def _current_manifest(storage: Storage, names: Iterable[str]) -> str | None:
-    found = {name: int(m[1]) for name in names if (m := _MANIFEST.fullmatch(name))}
-    if not found:
-        return None
+    """The newest manifest; one that `_version_` does not name yet lists what the older one lists
+    and more. `Corrupt` if the one it names is gone, or if there are archived files and none."""
+    known = list(names)
+    found = {name: int(m[1]) for name in known if (m := _MANIFEST.fullmatch(name))}
+    newest = max(found.values(), default=0)
     try:
-        wanted = f"manifest_{int(storage.read(f'{layout.HISTORY}/_version_'))}"
+        wanted = int(storage.read(f"{layout.HISTORY}/_version_"))
     except (MissingFile, ValueError):
-        wanted = ""
-    return wanted if wanted in found else max(found, key=found.__getitem__)
+        wanted = newest
+    if newest < wanted or (not found and any(map(_DATA_FILE.fullmatch, known))):
+        raise Corrupt(
+            "The manifest of the archived timeline is gone.",
+            where=f"{layout.HISTORY}/manifest_{wanted or 1}",
+            safe="nothing was read; the current rows of a table do not need it as a rule",
+            next_step="bring the file back from a copy of the table",
+        )
+    return max(found, key=found.__getitem__) if found else None
 
 
 def _listed_files(storage: Storage, manifest: str) -> list[tuple[str, int]]:
@@ -71,7 +80,7 @@ def _listed_files(storage: Storage, manifest: str) -> list[tuple[str, int]]:
     try:
         files = json.loads(storage.read(path))["files"]
         listed = [(str(file["fileName"]), int(file["fileLen"])) for file in files]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise Corrupt(f"The manifest does not decode: {error!r}", where=path) from error
     for name, _ in listed:
         if not _DATA_FILE.fullmatch(name):
@@ -93,6 +102,18 @@ def _decode_instants(data: bytes, where: str) -> dict[Instant, bytes]:
                 CompletedAt.parse(row["completionTime"]),
             )
             found[instant] = row["metadata"] or b""
-        return found
-    except (pa.ArrowException, OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        KeyError,
+        AttributeError,
+        TypeError,
+        Corrupt,
+    ) as error:
         raise Corrupt(f"Archived instants do not decode: {error}", where=where) from error
+    times = [instant.requested_at for instant in found]
+    name = where.rpartition("/")[2]
+    if not times or not name.startswith(f"{min(times)}_{max(times)}_"):
+        raise Corrupt("The file does not hold the instants that its name says.", where=where)
+    return found

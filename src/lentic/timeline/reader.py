@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from lentic.errors import MissingFile
+from lentic.errors import Corrupt, MissingFile
 from lentic.format import layout
 from lentic.format.avro import decode_container
 from lentic.format.commit_metadata import CommitMetadata, decode_commit_metadata
-from lentic.format.names import Action, State
+from lentic.format.names import Action, State, parse_base_file, parse_log_file
 from lentic.format.plans import (
     CompactionPlan,
     RollbackPlan,
@@ -29,7 +29,27 @@ def load_timeline(storage: Storage) -> Timeline:
 def load_commit_metadata(storage: Storage, instant: Instant) -> CommitMetadata:
     """What a completed write did."""
     path = layout.timeline_file(instant.file_name)
-    return decode_commit_metadata(storage.read(path), path)
+    return decode_write(storage.read(path), instant, path)
+
+
+def decode_write(content: bytes, instant: Instant, where: str) -> CommitMetadata:
+    """The metadata of a completed write; `Corrupt` if it is empty or another instant's."""
+    if not content:
+        raise Corrupt(
+            "The completed file of a write is empty.",
+            where=where,
+            safe="nothing was read: rows would be missing without a word",
+            next_step="bring the file back from a copy of the table",
+        )
+    metadata = decode_commit_metadata(content, where)
+    for stat in metadata.stats:
+        maker = parse_base_file(stat.name) or parse_log_file(stat.name)
+        if stat.path and maker and maker.requested_at != instant.requested_at:
+            raise Corrupt(
+                f"The metadata of {instant} names {stat.path}, a file of {maker.requested_at}.",
+                where=where,
+            )
+    return metadata
 
 
 def load_compaction_plan(storage: Storage, instant: Instant) -> CompactionPlan:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from lentic.errors import Corrupt
 from lentic.format.names import Action, InstantFile, State, parse_instant_file
@@ -70,6 +71,14 @@ def parse_timeline(names: Iterable[str], where: str) -> Timeline:
         if known is None or _RANK[known.state] < _RANK[instant.state]:
             furthest[instant.identity] = instant
     ordered = sorted(furthest.values(), key=lambda i: (i.requested_at, i.action))
+    for one, other in pairwise(i for i in ordered if i.is_completed and i.action in WRITES):
+        if one.requested_at == other.requested_at:
+            raise Corrupt(
+                f"{one} and {other} have one requested time, which names one write.",
+                where=f"{where}/{other.file_name}",
+                safe="nothing was read",
+                next_step="keep the completed file that the other readers of the table use",
+            )
     return Timeline(tuple(ordered))
 
 

@@ -27,6 +27,8 @@ class BaseFile:
     name: BaseFileName
     size: int
     completed_at: CompletedAt
+    written: int | None = None
+    """Its length by the commit that made it; `size` is what the storage says now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class LogFile:
     name: LogFileName
     size: int
     completed_at: CompletedAt
+    written: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,12 @@ class FileSlice:
     @property
     def size(self) -> int:
         return (self.base.size if self.base else 0) + sum(log.size for log in self.logs)
+
+    @property
+    def is_as_written(self) -> bool:
+        """Whether every file has the length that its commit says it has."""
+        files = (file for file in (self.base, *self.logs) if file)
+        return all(file.written in (None, file.size) for file in files)
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -6,13 +6,12 @@ from collections.abc import Collection, Iterable, Set
 
 from lentic.errors import MissingFile
 from lentic.format import layout
-from lentic.format.commit_metadata import decode_commit_metadata
 from lentic.format.names import Action
 from lentic.format.times import RequestedAt
 from lentic.storage.base import FileInfo, Storage
 from lentic.timeline.history import History, load_history
 from lentic.timeline.instant import WRITES
-from lentic.timeline.reader import load_commit_metadata
+from lentic.timeline.reader import decode_write, load_commit_metadata
 from lentic.timeline.timeline import Timeline
 from lentic.view.files import FileGroup, requested_at_of
 from lentic.view.table_view import (
@@ -85,7 +84,7 @@ def load_writes(
     for instant, content in history.contents.items():
         if instant.action in WRITES:
             assert instant.completed_at is not None
-            metadata = decode_commit_metadata(content, f"{layout.HISTORY} {instant}")
+            metadata = decode_write(content, instant, f"{layout.HISTORY} {instant}")
             writes[instant.requested_at] = committed_write(instant.completed_at, metadata)
     return writes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from lentic.errors import UnsupportedFormat
+from lentic.errors import Corrupt, UnsupportedFormat
 from lentic.format import layout
 from lentic.format.avro_schema import arrow_schema
 from lentic.format.commit_metadata import SCHEMA_KEY
@@ -16,16 +16,31 @@ from lentic.timeline.timeline import Timeline
 
 def load_table_schema(storage: Storage, timeline: Timeline, config: TableConfig) -> pa.Schema:
     """The schema of the table's rows, without the `_hoodie_*` columns."""
-    return arrow_schema(load_avro_schema(storage, timeline, config), where=storage.root)
+    text, where = _find(storage, timeline, config)
+    schema = arrow_schema(text, where)
+    for name in (*config.key_fields, *config.partition_fields, *config.ordering_fields):
+        if name.partition(".")[0] not in schema.names:
+            raise Corrupt(
+                f"The table's properties name column {name}, which its schema does not have.",
+                where=layout.PROPERTIES,
+                safe="nothing was read or written",
+                next_step="mend the property, or bring the file back from a copy of the table",
+            )
+    return schema
 
 
 def load_avro_schema(storage: Storage, timeline: Timeline, config: TableConfig) -> str:
     """The same as Avro JSON, as writers hand it on from commit to commit."""
+    return _find(storage, timeline, config)[0]
+
+
+def _find(storage: Storage, timeline: Timeline, config: TableConfig) -> tuple[str, str]:
+    """The schema and the file it is in."""
     for instant in reversed(timeline.writes()):
         if found := load_commit_metadata(storage, instant).extra.get(SCHEMA_KEY):
-            return found
+            return found, layout.timeline_file(instant.file_name)
     if config.create_schema:
-        return config.create_schema
+        return config.create_schema, layout.PROPERTIES
     raise UnsupportedFormat(
         f"The table has no commit and no schema in {layout.PROPERTIES}.",
         where=storage.root,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lentic.format.commit_metadata import SCHEMA_KEY, CommitMetadata
 from lentic.format.names import parse_base_file, parse_log_file
@@ -40,6 +40,8 @@ class Committed:
     replaced: frozenset[FileGroupId] = frozenset()
     schema: str = ""
     """Avro schema its files were written with, if its metadata says so."""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """How long each file was when it was written, as far as the metadata says so."""
 
 
 Writes = Mapping[RequestedAt, Committed]
@@ -54,7 +56,8 @@ def committed_write(completed_at: CompletedAt, metadata: CommitMetadata) -> Comm
         for file_id in file_ids
     )
     schema = sys.intern(metadata.extra.get(SCHEMA_KEY, ""))  # thousands of writes, few schemas
-    return Committed(completed_at, metadata.paths(), replaced, schema)
+    sizes = {stat.path: stat.size for stat in metadata.stats if stat.path and stat.size}
+    return Committed(completed_at, metadata.paths(), replaced, schema, sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +103,12 @@ def build_view(files: Iterable[FileInfo], writes: Writes) -> tuple[FileGroup, ..
             continue
         if base := parse_base_file(file.name):
             group = FileGroupId(file.directory, base.file_id)
-            bases[group].append(BaseFile(file.path, base, file.size, write.completed_at))
+            written = write.sizes.get(file.path)
+            bases[group].append(BaseFile(file.path, base, file.size, write.completed_at, written))
         elif (log := parse_log_file(file.name)) and not log.suffix:
             group = FileGroupId(file.directory, log.file_id)
-            logs[group].append(LogFile(file.path, log, file.size, write.completed_at))
+            written = write.sizes.get(file.path)
+            logs[group].append(LogFile(file.path, log, file.size, write.completed_at, written))
     groups = sorted((bases.keys() | logs.keys()) - hidden, key=lambda g: (g.partition, g.file_id))
     return tuple(slice_file_group(g, bases.get(g, ()), logs.get(g, ())) for g in groups)
 

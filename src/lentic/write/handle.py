@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lentic.engine import Attempt
-from lentic.errors import Corrupt
+from lentic.errors import Corrupt, InvalidRecord
 from lentic.format import layout
 from lentic.format.bucket import bucket_file_id, parse_bucket
 from lentic.format.commit_metadata import WriteStat
@@ -100,6 +100,7 @@ class GroupWriter:
         file_id = group.id.file_id if group else bucket_file_id(part.bucket)
         rows = self._with_meta(part, file_id, first_row)
         changes = reduce_changes([rows], handle.schema, handle.ordering)
+        _ensure_no_revival(changes, handle.ordering)
         current = group.latest if group else None
         if handle.table_type is TableType.COPY_ON_WRITE:
             return self._next_base(file_id, changes, current)
@@ -130,12 +131,10 @@ class GroupWriter:
         markers.announce(handle.storage, handle.requested_at, path, "CREATE")
         self._ensure_partition()
         rows = changes.rows.take(pa.array(np.sort(changes.row_of)))
-        cleared = changes.keys.filter(pa.array(changes.decided & ~changes.deleted)).to_pylist()
         written = write_log(
             handle.storage,
             path,
             rows,
-            cleared=cleared,
             avro_schema=handle.avro_schema,
             requested_at=handle.requested_at,
             style=handle.style,
@@ -185,6 +184,18 @@ class GroupWriter:
 
     def _ensure_partition(self) -> None:
         ensure_partition(self.handle.storage, self.partition, self.handle.requested_at)
+
+
+def _ensure_no_revival(changes: Changes, ordering: tuple[str, ...]) -> None:
+    """With ordering fields, engines do not agree on a key that one batch deletes without an
+    ordering value and writes again: logs are reduced first and meet the stored row last."""
+    if ordering and changes.revived.any():
+        key = changes.keys[int(np.argmax(changes.revived))]
+        raise InvalidRecord(
+            f"Key {key} is deleted without an ordering value and written again in one batch.",
+            safe="nothing was committed",
+            next_step="give the delete an ordering value, or write the deletes first",
+        )
 
 
 def ensure_partition(storage: Storage, partition: str, requested_at: RequestedAt) -> None:

@@ -11,6 +11,7 @@ from lentic.format import layout
 from lentic.format.layout import MarkerKind
 from lentic.format.times import RequestedAt
 from lentic.storage.base import Storage
+from lentic.view.files import requested_at_of
 
 _SUFFIXES = (".marker.CREATE", ".marker.MERGE", ".marker.APPEND")
 
@@ -29,8 +30,8 @@ def list_announced(storage: Storage, requested_at: RequestedAt) -> tuple[str, ..
         if "/" not in relative and relative.startswith("MARKERS"):
             if relative != "MARKERS.type":
                 lines = storage.read(file.path).decode(errors="replace").split("\n")
-                found |= {path for line in lines if (path := _data_path(line))}
-        elif path := _data_path(relative):
+                found |= {path for line in lines if (path := _data_path(line, requested_at))}
+        elif path := _data_path(relative, requested_at):
             found.add(path)
     return tuple(sorted(found))
 
@@ -48,10 +49,11 @@ def list_marked(storage: Storage) -> frozenset[RequestedAt]:
     return frozenset(RequestedAt(name) for name in names if name.isdigit())
 
 
-def _data_path(marker: str) -> str | None:
+def _data_path(marker: str, requested_at: RequestedAt) -> str | None:
     for suffix in _SUFFIXES:
         if marker.endswith(suffix):
             path = marker.removesuffix(suffix)
-            # A marker decides what is deleted, so it may name data files and nothing else.
-            return path if layout.is_data_path(path) else None
+            # A marker decides what is deleted, so it may name data files of its own instant alone.
+            is_ours = requested_at_of(path.rpartition("/")[2]) == requested_at
+            return path if is_ours and layout.is_data_path(path) else None
     return None

@@ -66,7 +66,11 @@ OPERATION = CompactionOperation(
     "p0", "f-0", T, f"f-0_0-0-0_{T}.parquet", (f".f-0_{T}.log.1_0-0-0",)
 )
 PLAN = CompactionPlan((OPERATION, replace(OPERATION, partition="", base_file=None)), {"a": "b"})
-ROLLBACK = RollbackPlan(T, Action.DELTACOMMIT, ("a.parquet", "p0/b.parquet", "p0/c.parquet"))
+ROLLBACK = RollbackPlan(
+    T,
+    Action.DELTACOMMIT,
+    tuple(f"{partition}fg-{n}_0-0-0_{T}.parquet" for n, partition in enumerate(("", "p0/", "p0/"))),
+)
 DONE = RollbackMetadata(T, T, Action.COMMIT, ("a.parquet", "p0/b.parquet"), ("p1/c.parquet",), 7)
 
 
@@ -171,8 +175,8 @@ def test_a_rollback_plan_holds_absolute_paths() -> None:
         for request in record["RollbackRequests"]
     }
     assert paths == {
-        "": ["/data/t/a.parquet"],
-        "p0": ["/data/t/p0/b.parquet", "/data/t/p0/c.parquet"],
+        "": [f"/data/t/fg-0_0-0-0_{T}.parquet"],
+        "p0": [f"/data/t/p0/fg-1_0-0-0_{T}.parquet", f"/data/t/p0/fg-2_0-0-0_{T}.parquet"],
     }
 
 

@@ -38,15 +38,20 @@ def ordering_of(schema: pa.Schema) -> tuple[str, ...]:
 
 
 def replay(base: Sequence[Row], changes: Sequence[Change], ordering: tuple[str, ...]) -> list[Row]:
-    """The rows that are left, one change after the other, key by key."""
+    """The rows that are left: changes one after the other, then what is left against the base."""
+    reduced: dict[str, Version] = {}
+    for change in changes:
+        for key, version in _versions(change, ordering):
+            known = reduced.get(key)
+            if known is None or _wins(version, known):
+                reduced[key] = version
     current: dict[str, Version] = {
         row[RECORD_KEY]: Version(row, tuple(row[name] for name in ordering)) for row in base
     }
-    for change in changes:
-        for key, version in _versions(change, ordering):
-            known = current.get(key)
-            if known is None or _wins(version, known):
-                current[key] = version
+    for key, version in reduced.items():
+        known = current.get(key)
+        if known is None or _wins(version, known):
+            current[key] = version
     return [version.row for version in current.values() if version.row is not None]
 
 

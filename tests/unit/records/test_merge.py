@@ -134,9 +134,11 @@ def test_a_hard_delete_wins_over_all_before_it_and_loses_to_all_after_it() -> No
     high, low = upsert(TIMED, ("a", 2, 99)), upsert(TIMED, ("a", 3, -99))
     assert left(TIMED, base, hard("a")) == {}
     assert left(TIMED, base, high, hard("a")) == {}
-    assert left(TIMED, base, hard("a"), low) == {"a": 3}
-    assert left(TIMED, base, high, hard("a"), low) == {"a": 3}
-    assert left(TIMED, base, hard("a"), upsert(TIMED, ("a", 4, None))) == {"a": 4}
+    nothing = upsert(TIMED, ("b", 0, 0))
+    kept = {"b": 0}
+    assert left(TIMED, nothing, hard("a"), low) == kept | {"a": 3}
+    assert left(TIMED, nothing, high, hard("a"), low) == kept | {"a": 3}
+    assert left(TIMED, nothing, hard("a"), upsert(TIMED, ("a", 4, None))) == kept | {"a": 4}
     assert left(TIMED, base, hard("a"), low, hard("a")) == {}
     assert left(TIMED, base, high, hard("a"), high, low) == {"a": 2}
 
@@ -148,7 +150,16 @@ def test_a_delete_with_an_ordering_takes_part_in_the_comparison() -> None:
     assert left(TIMED, base, timed(TIMED, ("a", 49))) == {"a": 1}
     assert left(TIMED, base, timed(TIMED, ("a", 60)), upsert(TIMED, ("a", 2, 55))) == {}
     assert left(TIMED, base, timed(TIMED, ("a", 60)), upsert(TIMED, ("a", 2, 60))) == {"a": 2}
-    assert left(TIMED, base, hard("a"), timed(TIMED, ("a", 1)), upsert(TIMED, ("a", 2, 0))) == {}
+    assert left(TIMED, base, hard("a"), timed(TIMED, ("a", 51)), upsert(TIMED, ("a", 2, 0))) == {}
+
+
+def test_what_is_left_of_the_changes_meets_the_base_row_last() -> None:
+    """As Apache Hudi and hudi-rs have it: after a hard delete a row that is older than the base row
+    loses to it all the same."""
+    base = upsert(TIMED, ("a", 1, 50))
+    assert left(TIMED, base, hard("a"), upsert(TIMED, ("a", 2, 49))) == {"a": 1}
+    assert left(TIMED, base, hard("a"), upsert(TIMED, ("a", 2, 50))) == {"a": 2}
+    assert left(TIMED, base, hard("a"), timed(TIMED, ("a", 1))) == {"a": 1}
 
 
 def test_a_flagged_row_is_a_delete_with_its_ordering() -> None:
@@ -170,7 +181,7 @@ def test_a_flagged_row_without_an_ordering_value_is_a_hard_delete() -> None:
     """A delete without an ordering value is a hard delete, in whichever form it comes."""
     base = upsert(TIMED, ("a", 1, 50))
     assert left(TIMED, base, upsert(TIMED, ("a", "x", None))) == {}
-    assert left(TIMED, base, upsert(TIMED, ("a", "x", None)), upsert(TIMED, ("a", 2, 1))) == {
+    assert left(TIMED, base, upsert(TIMED, ("a", "x", None)), upsert(TIMED, ("a", 2, 60))) == {
         "a": 2
     }
     twice = upsert(TWICE, ("a", 1, 5, 5))

@@ -63,10 +63,17 @@ def test_a_key_without_a_base_row_has_nulls_where_nothing_was_set() -> None:
     assert merged(BASE, rows(row("c", 1, y="new")))["c"] == row("c", 1, x=None, y="new")
 
 
+def test_a_late_whole_row_completes_a_newer_partial_update_before_the_base_row_is_met() -> None:
+    """As Apache Hudi and hudi-rs have it: changes are reduced among themselves first."""
+    found = merged(BASE, rows(row("a", 3, x=7, y="late")), rows(row("a", 8, x=9)))
+    assert found["a"] == row("a", 8, x=9, y="late")
+
+
 def test_a_delete_before_a_partial_update_clears_what_was_there() -> None:
     delete = Deletes(pa.array(["a"]), None)
-    found = merged(BASE, delete, rows(row("a", 1, x=9)))
-    assert found["a"] == row("a", 1, x=9, y=None)
+    found = merged(BASE, delete, rows(row("a", 6, x=9)))
+    assert found["a"] == row("a", 6, x=9, y=None)
+    assert merged(BASE, delete, rows(row("a", 1, x=9)))["a"] == BASE[0]
     assert "a" not in merged(BASE, rows(row("a", 9, x=9)), delete)
 
 

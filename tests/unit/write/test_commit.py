@@ -32,7 +32,6 @@ from lentic.write.status import WriteStatus
 from tests.unit.builders import (
     FailingStorage,
     data_paths,
-    log_file,
     new_table,
     rows,
     stat,
@@ -121,7 +120,7 @@ def test_announced_files_that_no_status_names_are_deleted_before_the_commit() ->
     table = new_table(storage=storage)
     begun = begin_upsert(table)
     winner, loser = _file(table, begun, "0-0-1"), _file(table, begun, "0-0-0")
-    never = log_file(1, 2).path
+    never = winner.replace("0-0-1", "0-0-7")
     markers.announce(table.storage, begun.instant.requested_at, never, "CREATE")
     _commit(table, begun, winner)
     assert data_paths(storage.inner) == [winner]

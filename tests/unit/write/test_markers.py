@@ -36,12 +36,13 @@ def test_the_root_of_an_unpartitioned_table_has_markers_too() -> None:
 def test_instants_do_not_see_each_others_markers() -> None:
     storage = MemoryStorage()
     markers.announce(storage, requested(1), BASE, "CREATE")
-    markers.announce(storage, requested(2), LOG, "CREATE")
-    assert markers.list_announced(storage, requested(2)) == (LOG,)
+    theirs = log_file(2, 3).path
+    markers.announce(storage, requested(2), theirs, "CREATE")
+    assert markers.list_announced(storage, requested(2)) == (theirs,)
     assert markers.list_marked(storage) == {requested(1), requested(2)}
     markers.remove_markers(storage, requested(1))
     assert markers.list_announced(storage, requested(1)) == ()
-    assert markers.list_announced(storage, requested(2)) == (LOG,)
+    assert markers.list_announced(storage, requested(2)) == (theirs,)
     assert markers.list_marked(storage) == {requested(2)}
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lentic.errors import InvalidRecord
 from lentic.query.snapshot import read_rows
 from lentic.records.merge import IS_DELETED
 from lentic.services.compaction import execute_compaction, schedule_compaction
@@ -94,9 +95,10 @@ def test_with_ordering_and_deletes_rewriting_reads_like_compacting(
 
 
 @pytest.mark.parametrize("kind", ["rewritten", "appended", "compacted"])
-def test_a_key_deleted_and_written_again_in_one_batch_has_its_last_row(kind: str) -> None:
-    """The hard delete wins over what is stored and loses to what follows it."""
+def test_a_key_deleted_and_written_again_in_one_batch_is_refused(kind: str) -> None:
+    """Engines do not agree on what it would mean once it lies in logs."""
     tables = {kind: _tables("v")[kind]}
     _write(tables, 0, [("a", 3, False)])
-    _write(tables, 1, [("a", None, True), ("a", 1, False)])
-    assert _rows(tables[kind])["a"]["v"] == 1
+    with pytest.raises(InvalidRecord, match="Key a is deleted"):
+        _write(tables, 1, [("a", None, True), ("a", 1, False)])
+    assert _rows(tables[kind])["a"]["v"] == 3
