@@ -56,8 +56,9 @@ RIGHT = frozenset({Outcome.EXACT, Outcome.REFUSED})
 class Case:
     """One damage: `changes` maps paths to new content, None for a file that is gone.
 
-    `names` is what an error must mention. `excuse` is the class of undetectable damage that it
-    belongs to, if it belongs to one: then, and only then, a wrong answer is counted and no failure.
+    `names` are texts of which an error must mention one, if there are any. `excuse` is the class of
+    undetectable damage that it belongs to, if it belongs to one: then, and only then, a wrong
+    answer is counted and no failure.
     """
 
     group: str
@@ -65,7 +66,7 @@ class Case:
     target: str
     ask: str
     changes: Mapping[str, bytes | None]
-    names: str = ""
+    names: tuple[str, ...] = ()
     excuse: str = ""
 
 
@@ -118,8 +119,14 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of input: its tables and its cases, the same ones in the same order each time."""
+    """One kind of input: its tables and its cases, the same ones in the same order each time.
 
+    Every case is of one of the `groups`; at least so many run in all.
+    """
+
+    groups: tuple[str, ...]
+    least: int
+    least_full: int
     targets: Callable[[], Mapping[str, Target]]
     cases: Callable[[Mapping[str, Target]], Iterable[Case]]
 
@@ -136,8 +143,8 @@ def judge(target: Target, case: Case) -> tuple[Outcome, str]:
     except lentic.LenticError as error:
         if _is_out_of_memory(error):
             return Outcome.GREEDY, repr(error.__cause__)[:300]
-        if case.names not in str(error):
-            return Outcome.UNNAMED, f"{case.names} is not in: {error}"[:300]
+        if case.names and not any(name in str(error) for name in case.names):
+            return Outcome.UNNAMED, f"{case.names[0]} is not in: {error}"[:300]
         return Outcome.REFUSED, f"{type(error).__name__}: {error.what}"[:200]
     except MemoryError as error:
         return Outcome.GREEDY, repr(error)[:300]

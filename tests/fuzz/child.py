@@ -12,14 +12,14 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from tests.fuzz import base_files, history_files, log_files, timeline_files
+from tests.fuzz import base_files, broken, history_files, log_files, timeline_files
 from tests.fuzz.case import Case, Kind, Outcome, Target, Verdict, encode_verdict, judge
 
-KINDS: Mapping[str, Kind] = {
+KINDS: dict[str, Kind] = {
     "base": base_files.KIND,
     "log": log_files.KIND,
     "timeline": timeline_files.KIND,
@@ -78,7 +78,7 @@ def _memory_kib(name: str) -> int:
 
 def main() -> None:
     name, first = sys.argv[1], int(sys.argv[2])
-    for verdict in run(KINDS[name], first):
+    for verdict in run((KINDS | {"broken": broken.KIND})[name], first):
         print(encode_verdict(verdict), flush=True)
 
 

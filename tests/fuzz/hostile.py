@@ -1,6 +1,7 @@
 """Bytes that are nearly what a reader of the timeline expects.
 
-`contents` never ends: each item says how it was made and is to stand for one file's content.
+`contents` never ends: each item says how it was made and is to stand for one file's content. The
+most telling ones come first.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tests.fuzz import damage
 
 _MAGIC = b"Obj\x01"
 _SYNC = bytes(range(16))
+_STATS = "partitionToWriteStats"
 _HUGE = (1 << 16, 1 << 30, (1 << 31) - 1, 1 << 32, 1 << 40, (1 << 62) - 1)
 
 EXCUSED = frozenset({"flip", "varint"})
@@ -79,97 +81,76 @@ def _widening(levels: int) -> dict[str, Any]:
     for level in range(levels):
         kind = _record(_field("a", kind), _field("b", f"r{level - 1}" if level else "int"))
         kind["name"] = f"r{level}"
-    return _record(_field("partitionToWriteStats", kind))
+    return _record(_field(_STATS, kind))
+
+
+def _holding(kind: object, body: bytes, name: str = _STATS) -> bytes:
+    """A container whose record has one field of that type."""
+    return container(_record(_field(name, kind)), body)
+
+
+def _huge(size: int) -> dict[str, bytes]:
+    """Little content that says it is big."""
+    text = "operationType"
+    return {
+        f"array of {size} nulls": _holding(_nested(1, "null"), varint(size) + b"\0"),
+        f"array of -{size}": _holding(_nested(1, "int"), varint(-size) + varint(size)),
+        f"map of {size}": _holding({"type": "map", "values": "int"}, varint(size)),
+        f"string of {size}": _holding("string", varint(size) + b"x", text),
+        f"bytes of {size}": _holding("bytes", varint(size) + b"x", text),
+        f"fixed of {size}": _holding({"type": "fixed", "name": "f", "size": size}, b"x"),
+        f"{size} records": container(_record(_field("x", "int")), b"\0", count=size),
+        f"{size} header entries": _MAGIC + varint(size) + _sized(b"a") * 4,
+        f"{size} of schema": _MAGIC + varint(1) + _sized(b"avro.schema") + varint(size) + b"{",
+    }
+
+
+def _deep() -> dict[str, bytes]:
+    """Schemas that lead far down, or far afield."""
+    arrays = {f"{n} arrays": _holding(_nested(n, "int"), b"\2" * n) for n in (10, 31, 33, 100)}
+    texts = {f"{n} brackets": container(_deep_text(n), b"") for n in (31, 100, 1_000, 20_000)}
+    wide = {f"2**{n} fields": container(_widening(n), bytes(64)) for n in (4, 16, 30, 60)}
+    fields = [_field(f"f{number}", "int") for number in range(20_000)]
+    return {
+        **arrays,
+        **texts,
+        **wide,
+        "20000 fields": container(_record(*fields), bytes(20_000)),
+        "recursion": _holding(["null", "HoodieCommitMetadata"], b"\2" * 5_000),
+    }
+
+
+def _odd() -> dict[str, bytes]:
+    """What no timeline file is, though some of it is legal Avro."""
+    number = _record(_field("x", "int"))
+    other = _record(_field("timeTakenInMillis", "long"), name="HoodieCleanMetadata")
+    kinds = _record(_field(_STATS, "string"), _field("compacted", "string"))
+    deflated = zlib.compress(bytes(1 << 22))[2:-4]
+    return {
+        "deflated": container(_record(_field("x", "bytes")), deflated, codec=b"deflate"),
+        "unknown codec": container(number, b"\0", codec=b"\xff\xfe"),
+        "no fields": container(_record(), b""),
+        "no record": container("string", _sized(b"x")),
+        "null schema": container(b"null", b""),
+        "schema of bytes": container(b"\xff\xfe\xfd", b""),
+        "schema of numbers": container(b"1e999", b""),
+        "bad names": container(_record(_field("", "int"), _field("a b", "int")), b"\0\0"),
+        "one field twice": container(_record(_field("a", "int"), _field("a", "int")), b"\0\0"),
+        "other record": container(other, b"\2"),
+        "other fields": _holding("string", _sized(b"x"), "unknown"),
+        "wrong kinds": container(kinds, _sized(b"x") * 2),
+        "bad text": _holding("string", _sized(b"\xff\xfe"), "operationType"),
+        "not a number": _holding("double", b"\0\0\0\0\0\0\xf8\x7f", "compacted"),
+        "no blocks": container(number, b"\0")[: -len(_SYNC) - 3],
+    }
 
 
 def hostile_containers() -> list[Content]:
-    """Containers with schemas that no timeline file has: wrong, endless, deep, huge."""
-    stats = "partitionToWriteStats"
-    found: list[tuple[str, bytes]] = []
-    for huge in _HUGE:
-        found += [
-            (
-                f"array of {huge} nulls",
-                container(_record(_field(stats, _nested(1, "null"))), varint(huge) + b"\0"),
-            ),
-            (
-                f"map of {huge}",
-                container(_record(_field(stats, {"type": "map", "values": "int"})), varint(huge)),
-            ),
-            (
-                f"string of {huge}",
-                container(_record(_field("operationType", "string")), varint(huge) + b"x"),
-            ),
-            (
-                f"bytes of {huge}",
-                container(_record(_field("operationType", "bytes")), varint(huge) + b"x"),
-            ),
-            (
-                f"fixed of {huge}",
-                container(_record(_field("x", {"type": "fixed", "name": "f", "size": huge})), b"x"),
-            ),
-            (f"{huge} records", container(_record(_field("x", "int")), b"\0", count=huge)),
-            (
-                f"{huge} negative",
-                container(_record(_field(stats, _nested(1, "int"))), varint(-huge) + varint(huge)),
-            ),
-            (f"{huge} header entries", _MAGIC + varint(huge) + _sized(b"a") * 4),
-            (
-                f"{huge} bytes of schema",
-                _MAGIC + varint(1) + _sized(b"avro.schema") + varint(huge) + b"{",
-            ),
-        ]
-    for depth in (10, 31, 33, 100, 1_000, 20_000):
-        if depth <= 100:
-            found.append(
-                (
-                    f"{depth} arrays",
-                    container(_record(_field(stats, _nested(depth, "int"))), b"\2" * depth),
-                )
-            )
-        found.append((f"schema of {depth} brackets", container(_deep_text(depth), b"")))
-    for levels in (4, 16, 30, 60):
-        found.append((f"2**{levels} fields", container(_widening(levels), b"\0" * 64)))
-    bomb = zlib.compress(bytes(1 << 22))[2:-4]
-    found += [
-        ("deflated", container(_record(_field("x", "bytes")), bomb, codec=b"deflate")),
-        ("unknown codec", container(_record(_field("x", "int")), b"\0", codec=b"\xff\xfe")),
-        (
-            "recursion",
-            container(_record(_field("x", ["null", "HoodieCommitMetadata"])), b"\2" * 5000),
-        ),
-        ("no fields", container(_record(), b"")),
-        ("no record", container("string", _sized(b"x"))),
-        ("null schema", container(b"null", b"")),
-        ("schema of bytes", container(b"\xff\xfe\xfd", b"")),
-        ("schema of numbers", container(b"1e999", b"")),
-        ("bad names", container(_record(_field("", "int"), _field("a b", "int")), b"\0\0")),
-        ("one field twice", container(_record(_field("a", "int"), _field("a", "int")), b"\0\0")),
-        (
-            "wide",
-            container(_record(*(_field(f"f{n}", "int") for n in range(20_000))), bytes(20_000)),
-        ),
-        (
-            "other record",
-            container(
-                _record(_field("timeTakenInMillis", "long"), name="HoodieCleanMetadata"), b"\2"
-            ),
-        ),
-        ("same name, other fields", container(_record(_field("unknown", "string")), _sized(b"x"))),
-        (
-            "wrong kinds",
-            container(
-                _record(_field(stats, "string"), _field("compacted", "string")), _sized(b"x") * 2
-            ),
-        ),
-        ("bad text", container(_record(_field("operationType", "string")), _sized(b"\xff\xfe"))),
-        (
-            "not a number",
-            container(_record(_field("compacted", "double")), b"\0\0\0\0\0\0\xf8\x7f"),
-        ),
-        ("no blocks", container(_record(_field("x", "int")), b"\0")[: -len(_SYNC) - 3]),
-    ]
-    return [Content("hostile schema", note, data) for note, data in found]
+    """Containers with schemas that no timeline file has: huge, deep, wrong."""
+    found = _deep() | _odd()
+    for size in _HUGE:
+        found |= _huge(size)
+    return [Content("hostile schema", note, data) for note, data in found.items()]
 
 
 def documents() -> list[Content]:
@@ -189,13 +170,15 @@ def documents() -> list[Content]:
 
 def contents(original: bytes, others: Sequence[bytes], chance: Random) -> Iterator[Content]:
     """Contents for a file that held `original`; `others` are what other files hold."""
-    fixed = [*hostile_containers(), *documents(), Content("empty", "", b"")]
-    fixed += [Content("other file", str(n), data) for n, data in enumerate(others)]
+    fixed = [*hostile_containers(), *documents()]
     chance.shuffle(fixed)
+    fixed += [Content("other file", str(n), data) for n, data in enumerate(others)]
+    fixed.append(Content("empty", "", b""))
     while True:
-        yield from _random_contents(original, chance)
-        if fixed:
-            yield fixed.pop()
+        for content in _random_contents(original, chance):
+            yield content
+            if fixed:
+                yield fixed.pop()
 
 
 def _random_contents(data: bytes, chance: Random) -> Iterator[Content]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from random import Random
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from lentic.format.log_payload import (
 from tests.fuzz import damage
 from tests.fuzz.blocks import block_bounds, map_log
 from tests.fuzz.case import Case, Kind, Target, is_full, seed
+from tests.fuzz.excuses import excuse_of
 from tests.fuzz.tables import (
     NARROW,
     cdc,
@@ -156,7 +158,7 @@ def _cuts(tables: Mapping[str, Target], target: str, step: int) -> Iterator[Case
     for size in sorted({*range(0, len(data), step), *bounds}):
         group = "cut between blocks" if size in bounds else "cut"
         changes = {path: data[:size]}
-        yield Case(group, f"{target}: to {size} bytes", target, "meta", changes, path)
+        yield Case(group, f"{target}: to {size} bytes", target, "meta", changes, (path,))
 
 
 def _flips(tables: Mapping[str, Target], target: str, count: int, chance: Random) -> Iterator[Case]:
@@ -175,7 +177,8 @@ def flip_case(target: str, ask: str, path: str, data: bytes, bit: int, region: s
     """One bit of a log turned over."""
     note = f"{target}: bit {bit % 8} of byte {bit // 8} ({region}) of {path}"
     changes = {path: damage.flip(data, bit)}
-    return Case(f"flip in {_place(region)}", note, target, ask, changes, path, "")
+    excuse = excuse_of(region)
+    return Case(f"flip in {_place(region)}", note, target, ask, changes, (path,), excuse)
 
 
 def _place(region: str) -> str:
@@ -184,7 +187,7 @@ def _place(region: str) -> str:
         return "header"
     if region in ("magic", "size", "version", "kind", "footer", "pointer", "content length"):
         return region
-    if region.startswith(("page", "footer", "index")):
+    if region.startswith(("page", "parquet", "footer", "index")):
         return "Parquet content"
     return "Avro content"
 
@@ -197,13 +200,18 @@ def _foreign(
     ask = FOREIGN[target]
     suffix = ".cdc" if ask == "cdc" else ""
     logs = sorted(p for p in files if ".log." in p and p.endswith(suffix))
+    for path in logs[:count]:
+        for size in block_bounds(files[path])[:-1]:
+            note = f"{target}: {path} to {size} bytes"
+            changes = {path: files[path][:size]}
+            yield Case("cut between blocks", note, target, ask, changes, (path,))
     for number in range(count):
         path = chance.choice(logs)
         data = files[path]
         if number % 3 == 0:
             size = chance.randrange(1, len(data))
             changes = {path: data[:size]}
-            yield Case("cut by Hudi", f"{target}: {path} to {size}", target, ask, changes, path)
+            yield Case("cut by Hudi", f"{target}: {path} to {size}", target, ask, changes, (path,))
         else:
             ((bit, span),) = damage.choose_bits(map_log(data), 1, chance)
             yield flip_case(target, ask, path, data, bit, span.name)
@@ -217,12 +225,12 @@ def _rearranged(tables: Mapping[str, Target], count: int, chance: Random) -> Ite
     path = log_path(tables["undone"].files)
     data = tables["undone"].files[path]
     bounds = block_bounds(data)
-    whole = [data[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+    whole = [data[a:b] for a, b in pairwise(bounds)]
     for number in range(count):
         blocks = _rearrange(whole, chance)
         if blocks != whole:
             changes = {path: b"".join(blocks)}
-            yield Case("rearranged blocks", f"undone: {number}", "undone", "meta", changes, path)
+            yield Case("rearranged blocks", f"undone: {number}", "undone", "meta", changes, (path,))
 
 
 def _rearrange(whole: Sequence[bytes], chance: Random) -> list[bytes]:
@@ -244,4 +252,25 @@ def _rearrange(whole: Sequence[bytes], chance: Random) -> list[bytes]:
     return others
 
 
-KIND = Kind(targets, cases)
+KIND = Kind(
+    groups=(
+        "cut",
+        "cut between blocks",
+        "cut by Hudi",
+        "flip in magic",
+        "flip in size",
+        "flip in version",
+        "flip in kind",
+        "flip in header",
+        "flip in content length",
+        "flip in Avro content",
+        "flip in Parquet content",
+        "flip in footer",
+        "flip in pointer",
+        "rearranged blocks",
+    ),
+    least=600,
+    least_full=10_000,
+    targets=targets,
+    cases=cases,
+)

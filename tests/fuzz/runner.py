@@ -17,8 +17,8 @@ from pathlib import Path
 
 from tests.fuzz.case import RIGHT, Outcome, Verdict, decode_verdict
 
-_SECONDS_MAX = 10
-_SETUP_SECONDS_MAX = 120
+SECONDS_MAX = 10
+SETUP_SECONDS_MAX = 120
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -33,20 +33,18 @@ class Tally:
         """The verdicts of one group of cases."""
         return [verdict for verdict in self.verdicts if verdict.group == group]
 
-    def counts(self, group: str) -> Counter[str]:
-        """How often each outcome came up; what is excused counts under its class."""
-        return Counter(_label(verdict) for verdict in self.of(group))
+    def line(self, group: str) -> str:
+        """The figures of one group."""
+        return f"{self.kind}, {group}: {len(self.of(group))} cases: {_shown(self.of(group))}"
 
-    def lines(self) -> list[str]:
-        """The figures as text, one line per group."""
-        total = f"{self.kind}: {len(self.verdicts)} cases"
-        worst = max((v.mib for v in self.verdicts), default=0)
-        slowest = max((v.ms for v in self.verdicts), default=0)
-        lines = [f"{total}, at most {worst:.0f} MiB and {slowest:.0f} ms each"]
-        for group in sorted({verdict.group for verdict in self.verdicts}):
-            shown = ", ".join(f"{n} {label}" for label, n in sorted(self.counts(group).items()))
-            lines.append(f"  {group}: {len(self.of(group))} cases: {shown}")
-        return lines
+    def summary(self) -> str:
+        """The figures of all, and what one case took at most."""
+        memory = max((verdict.mib for verdict in self.verdicts), default=0)
+        slowest = max((verdict.ms for verdict in self.verdicts), default=0)
+        return (
+            f"{self.kind}: {len(self.verdicts)} cases: {_shown(self.verdicts)}; "
+            f"at most {memory:.0f} MiB and {slowest:.0f} ms each"
+        )
 
 
 def is_excused(verdict: Verdict) -> bool:
@@ -58,8 +56,10 @@ def is_failure(verdict: Verdict) -> bool:
     return verdict.outcome not in RIGHT and not is_excused(verdict)
 
 
-def _label(verdict: Verdict) -> str:
-    return verdict.excuse if is_excused(verdict) else str(verdict.outcome)
+def _shown(verdicts: list[Verdict]) -> str:
+    """How often each outcome came up; what is excused counts under its class."""
+    labels = Counter(v.excuse if is_excused(v) else str(v.outcome) for v in verdicts)
+    return ", ".join(f"{count} {label}" for label, count in sorted(labels.items()))
 
 
 def run_all(kind: str) -> Tally:
@@ -75,7 +75,7 @@ def _run_child(kind: str, tally: Tally) -> bool:
     begun = Verdict(len(tally.verdicts), "?", "making the cases", Outcome.DIED)
     with _start(kind, len(tally.verdicts)) as child:
         lines = _lines(child)
-        patience = _SETUP_SECONDS_MAX
+        patience = SETUP_SECONDS_MAX
         try:
             while line := lines.get(timeout=patience):
                 verdict = decode_verdict(line)
@@ -83,7 +83,7 @@ def _run_child(kind: str, tally: Tally) -> bool:
                     begun = verdict
                 else:
                     tally.verdicts.append(verdict)
-                patience = _SECONDS_MAX
+                patience = SECONDS_MAX
             outcome = Outcome.DIED
         except queue.Empty:
             child.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tarfile
 from collections.abc import Mapping
 from functools import cache
@@ -17,6 +18,8 @@ from lentic.testing.tables import create_on, open_on
 from tests.fuzz.case import ROOT, Ask
 from tests.golden.archive import TABLES
 from tests.unit.builders import still_world
+
+_lock_names = itertools.count()
 
 NARROW = pa.schema(
     [("id", pa.string()), ("ts", pa.int64()), ("part", pa.string()), ("name", pa.string())]
@@ -49,7 +52,7 @@ def options(table_type: str, **more: object) -> dict[str, object]:
 def open_table(storage: Storage, write_options: Mapping[str, object] | None = None) -> Table:
     """The table as a reader or writer opens it anew, with a lock and a clock of its own."""
     now_ms = 1_800_000_000_000 + len(storage.walk("")) * 1000
-    lock = ProcessLock(f"{storage.root} {id(storage)}", 1_000)
+    lock = ProcessLock(f"fuzz {next(_lock_names)}", 1_000)
     return open_on(storage, still_world(now_ms), lock, write_options)
 
 

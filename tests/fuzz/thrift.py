@@ -205,3 +205,12 @@ def _pages(data: bytes, end: int) -> Iterator[Span]:
         yield from walk.spans
         yield Span(walk.at, walk.at + size, "page content")
         at = walk.at + size
+
+
+def flip_place(region: str) -> str:
+    """The group of cases that a flipped bit in that part of a Parquet file belongs to."""
+    if region.startswith("page."):
+        return "flip in page header"
+    if region.startswith("footer"):
+        return "flip in footer"
+    return "flip in page content" if region == "page content" else "flip elsewhere"

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
 from random import Random
 
 from lentic.format import layout
+from lentic.format.avro import decode_container
+from lentic.format.commit_metadata import (
+    SCHEMA_KEY,
+    decode_commit_metadata,
+    encode_commit_metadata,
+)
 from lentic.format.names import Action
 from lentic.format.plans import RollbackPlan, encode_rollback_plan
 from lentic.format.times import RequestedAt
@@ -86,15 +94,34 @@ def _mor_files() -> dict[str, bytes]:
 
 def _upsert(storage: Storage) -> object:
     """Write a row, which first cleans up after the dead, and read everything."""
-    open_table(storage).upsert(narrow_rows(500, 501, 9))
+    before = _committed_files(storage)
+    try:
+        open_table(storage).upsert(narrow_rows(500, 501, 9))
+    finally:
+        _ensure_kept(storage, before)
     return ordered(open_table(storage).read())
 
 
 def _execute(storage: Storage) -> object:
     """Carry out the pending compaction and read everything."""
+    before = _committed_files(storage)
     plan = next(i for i in open_table(storage).timeline() if i.action is Action.COMPACTION)
-    open_table(storage).execute(plan.requested_at)
+    try:
+        open_table(storage).execute(plan.requested_at)
+    finally:
+        _ensure_kept(storage, before)
     return ordered(open_table(storage).read())
+
+
+def _committed_files(storage: Storage) -> set[str]:
+    """What no clean-up may take: everything outside the timeline but what the dead left."""
+    paths = {file.path for file in storage.walk("") if not file.path.startswith(".hoodie/")}
+    return {path for path in paths if DEAD not in path and UNDONE not in path}
+
+
+def _ensure_kept(storage: Storage, paths: set[str]) -> None:
+    gone = sorted(path for path in paths if storage.info(path) is None)
+    assert not gone, f"committed files were deleted: {gone}"
 
 
 def cases(tables: Mapping[str, Target]) -> Iterator[Case]:
@@ -121,9 +148,12 @@ def cases(tables: Mapping[str, Target]) -> Iterator[Case]:
     for what, target, path, asks in of_contents:
         for ask in asks:
             paths = _matching(tables[target].files, path)
-            count = (300 if full else 22) // len(paths)
+            count = (360 if full else 24) // len(paths)
             for one in paths:
                 yield from _contents(what, tables, target, one, ask, count, chance)
+    yield from _lines_of_properties(tables)
+    yield from _schemas(tables, 200 if full else 20, chance)
+    yield from _plans_of_others(tables)
     yield from _names(tables, 1_200 if full else 120, chance)
     yield from _marker_names(tables, 300 if full else 40, chance)
 
@@ -158,12 +188,84 @@ def _contents(
         if content.data == files[path]:
             continue
         note = f"{target}: {content.way} {content.note}, {path}, {ask}"
-        name = path.rpartition("/")[2]
-        yield Case(f"{what}: {content.way}", note, target, ask, {path: content.data}, name)
+        names = (path.rpartition("/")[2], *_ALSO_NAMED.get(what, ()))
+        excuse = _excuse(what, content)
+        if excuse:  # then it is other legal content, and what does not fit it is named
+            names = ()
+        yield Case(what, note, target, ask, {path: content.data}, names, excuse)
+
+
+_ALSO_NAMED = {"properties": ("bucket count",)}
+"""What an error may name instead of the file: the property that it lost."""
+
+
+def _excuse(what: str, content: hostile.Content) -> str:
+    if content.way == "other file" and (what == "plan" or _is_commit_of_nothing(content.data)):
+        return "FILE_OF_ANOTHER_INSTANT"
+    return "TIMELINE_HAS_NO_CHECKSUM" if content.way in hostile.EXCUSED else ""
+
+
+def _is_commit_of_nothing(data: bytes) -> bool:
+    """Whether this is the metadata of a write that made no file, such as deleting a partition."""
+    record = decode_container(data, "whole") or {}
+    return record.get("partitionToWriteStats") == {}
+
+
+def _lines_of_properties(tables: Mapping[str, Target]) -> Iterator[Case]:
+    """Properties without their end or one of their lines, or that name an absent column."""
+    for target, asks in (("cow", ("read", "filter", "upsert")), ("mor", ("read", "changes"))):
+        whole = tables[target].files[layout.PROPERTIES]
+        for lost, ask in product(range(1, 4), asks):
+            changed = {layout.PROPERTIES: whole[:-lost]}
+            yield Case("properties: lines", f"{target}: cut by {lost}, {ask}", target, ask, changed)
+        lines = whole.splitlines(keepends=True)
+        for number, line in enumerate(lines):
+            key = line.partition(b"=")[0]
+            others = [b""]
+            if key.endswith(b".fields") and b"table" in key:
+                others.append(key + b"=absent\n")
+            for ask, other in product(asks, others):
+                text = b"".join([*lines[:number], other, *lines[number + 1 :]])
+                note = f"{target}: {other.decode() or 'without ' + key.decode()}, {ask}"
+                changed = {layout.PROPERTIES: text}
+                yield Case("properties: lines", note, target, ask, changed)
+
+
+def _schemas(tables: Mapping[str, Target], count: int, chance: Random) -> Iterator[Case]:
+    """The newest commit, whole, with a schema that is none."""
+    files = tables["cow"].files
+    path = one_path(files, ".commit")
+    metadata = decode_commit_metadata(files[path], path)
+    schema = metadata.extra[SCHEMA_KEY]
+    texts = ["[" * 100_000, "null", "1", '""', "{}", '{"type":"record"}', "\ud800", schema[:-1]]
+    texts += [schema[: chance.randrange(1, len(schema))] for _ in range(count)]
+    for text in texts:
+        extra = {**metadata.extra, SCHEMA_KEY: text.encode(errors="replace").decode()}
+        changed = {path: encode_commit_metadata(replace(metadata, extra=extra))}
+        note = f"cow: {text[-20:]!r}"
+        yield Case("schema in commit", note, "cow", "read", changed, (path.rpartition("/")[2],))
+
+
+def _plans_of_others(tables: Mapping[str, Target]) -> Iterator[Case]:
+    """A rollback plan that names files which other, completed instants wrote."""
+    files = tables["mor"].files
+    path = one_path(files, ".rollback.requested")
+    for victim in _committed(files):
+        plan = RollbackPlan(RequestedAt(UNDONE), Action.DELTACOMMIT, (victim,))
+        changed = {path: encode_rollback_plan(plan, ROOT)}
+        yield Case("rollback plan: of others", f"mor: {victim}", "mor", "upsert", changed)
+
+
+def _committed(files: Mapping[str, bytes]) -> list[str]:
+    return sorted(p for p in files if p.startswith("p0/") and DEAD not in p and UNDONE not in p)
 
 
 def _names(tables: Mapping[str, Target], count: int, chance: Random) -> Iterator[Case]:
     """More files on the timeline, with names of every shape and contents of others."""
+    commit = one_path(tables["cow"].files, ".commit")
+    for action in ("deltacommit", "replacecommit"):
+        path = commit.replace(".commit", f".{action}")
+        yield Case("name: two actions", f"cow: {path}, empty", "cow", "read", {path: b""})
     for _ in range(count):
         target = chance.choice(("cow", "mor"))
         files = tables[target].files
@@ -175,8 +277,8 @@ def _names(tables: Mapping[str, Target], count: int, chance: Random) -> Iterator
             continue
         data = chance.choice((b"", files[model], chance.randbytes(50)))
         note = f"{target}: {name}, {len(data)} bytes"
-        requested_at = name[:17] if group == "name: completed twice" else ""
-        yield Case(group, note, target, "read", {path: data}, requested_at)
+        names = (name[:17],) if group == "name: completed twice" else ()
+        yield Case(group, note, target, "read", {path: data}, names)
 
 
 def _odd_name(model: str, chance: Random) -> tuple[str, str]:
@@ -204,9 +306,8 @@ def _odd_name(model: str, chance: Random) -> tuple[str, str]:
 def _marker_names(tables: Mapping[str, Target], count: int, chance: Random) -> Iterator[Case]:
     """Markers of the dead write that name what is not its own; what they name must survive."""
     files = tables["mor"].files
-    own = sorted(p for p in files if p.startswith("p0/") and DEAD not in p and UNDONE not in p)
     for _ in range(count):
-        victim = chance.choice(own)
+        victim = chance.choice(_committed(files))
         odd = chance.choice(
             (
                 "../../x",
@@ -228,4 +329,32 @@ def _marker_names(tables: Mapping[str, Target], count: int, chance: Random) -> I
         yield Case(group, f"mor: {line}", "mor", "upsert", changed)
 
 
-KIND = Kind(targets, cases)
+KIND = Kind(
+    groups=(
+        "properties",
+        "properties: lines",
+        "schema in commit",
+        "commit",
+        "deltacommit",
+        "replacecommit",
+        "clean",
+        "plan",
+        "rollback plan",
+        "rollback plan: of others",
+        "inflight",
+        "marker",
+        "partition metadata",
+        "name: completed twice",
+        "name: two actions",
+        "name: unknown action",
+        "name: unknown state",
+        "name: odd time",
+        "name: old form",
+        "marker: of others",
+        "marker: odd path",
+    ),
+    least=800,
+    least_full=10_000,
+    targets=targets,
+    cases=cases,
+)

@@ -106,7 +106,7 @@ def make_batch(shape: Shape, batch: Batch) -> pa.Table:
     rng = np.random.default_rng(batch.seed)
     rows = make_rows(batch.first, batch.last, batch.ts, batch.seed)
     keys = np.arange(batch.first, batch.last) + batch.shift
-    rows = _with(rows, "ts", pa.array(batch.ts + rng.integers(-5, 2, len(keys))))
+    rows = _with(rows, "ts", pa.array(batch.ts + rng.integers(-12, 3, len(keys))))
     rows = _with(rows, "part", pa.array([shape.values[key % len(shape.values)] for key in keys]))
     if "day" in shape.partition:
         rows = _with(rows, "day", pa.array(_FIRST_DAY + keys % 2, pa.int32()).cast(pa.date32()))
@@ -195,7 +195,9 @@ def _merge_into(player: Player, step: Step) -> str:
 
 
 def _compact(player: Player, step: Step) -> str:
-    op = {"compact": "scheduleAndExecute", "schedule_compaction": "schedule"}.get(step.kind, "run")
+    op = {"compact": "scheduleAndExecute", "schedule_compaction": "schedule"}.get(
+        step.kind, "execute"
+    )
     options = "options => 'hoodie.compact.inline.max.delta.commits=1'"
     told = player.sql(f"call run_compaction(op => '{op}', table => 'target', {options})")
     return str(told) if told else "skipped, nothing to compact"

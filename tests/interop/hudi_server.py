@@ -23,6 +23,7 @@ import sys
 import traceback
 from typing import Any, TextIO
 
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import DataFrame, SparkSession
 
 _SETTINGS = {
@@ -132,6 +133,8 @@ def serve(spark: SparkSession, requests: TextIO, replies: TextIO) -> None:
         except Exception as failure:
             traceback.print_exc()
             _reply(replies, {"error": reason(failure) or repr(failure)})
+            if isinstance(failure, ConnectionError | Py4JNetworkError):
+                raise  # without its JVM this process can do nothing more
 
 
 def _reply(replies: TextIO, answer: dict[str, Any]) -> None:
