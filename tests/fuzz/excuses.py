@@ -13,6 +13,10 @@ REASONS: Mapping[str, str] = {
         "Parquet checks pages and not the footer. Another legal column name reads as a column that "
         "is absent, another scale or repetition as another type; other bounds hide row groups."
     ),
+    "ARROW_ABORTS": (
+        "Arrow's own reader ends the process on some damaged types in a footer, where no error can "
+        "be caught; nothing is read and nothing is written."
+    ),
     "BLOCK_HEADER_HAS_NO_CHECKSUM": (
         "The text of log block headers: a schema with another legal column name, another instant."
     ),
@@ -47,8 +51,22 @@ _BLOCK_HEADERS = frozenset(
 _AVRO = frozenset({"AVRO record", "CDC record", "deletes"})
 
 
+_ABORTS = frozenset(
+    {
+        "footer.row_groups.columns.meta_data.type",
+        "footer.row_groups.columns.meta_data.type#",
+        "footer.row_groups.columns.meta_data.size_statistics",
+        "footer.row_groups.columns.meta_data.size_statistics#",
+        "footer.schema.type",
+        "footer.schema.type#",
+    }
+)
+
+
 def excuse_of(region: str) -> str:
     """The class that a flipped bit in this part of a file belongs to, or "" for none."""
+    if region in _ABORTS:
+        return "ARROW_ABORTS"
     if region in _FOOTER:
         return "FOOTER_HAS_NO_CHECKSUM"
     if region in _BLOCK_HEADERS:

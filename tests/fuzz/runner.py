@@ -48,7 +48,10 @@ class Tally:
 
 
 def is_excused(verdict: Verdict) -> bool:
-    """Whether the damage cannot be noticed by anyone, and did no more than change the answer."""
+    """Whether the damage cannot be noticed by anyone, and did no more than change the answer; or
+    ended the process in a reader that is not ours."""
+    if verdict.excuse == "ARROW_ABORTS":
+        return verdict.outcome is Outcome.DIED
     return verdict.outcome is Outcome.WRONG and bool(verdict.excuse)
 
 

@@ -96,8 +96,14 @@ def _bytes(value: bytes) -> bytes:
     return _long(len(value)) + value
 
 
-def decode_container(data: bytes, where: str) -> dict[str, Any] | None:
-    """The one record of a container, or None if there are no bytes at all."""
+def decode_container(
+    data: bytes, where: str, expected: tuple[SchemaName, ...] = ()
+) -> dict[str, Any] | None:
+    """The one record of a container, or None if there are no bytes at all.
+
+    `Corrupt` if the record is of another kind than one of `expected`: every field may be absent, so
+    that the content of another file would else read as an empty one.
+    """
     if not data:
         return None
     reader = _Reader(data, where)
@@ -107,6 +113,9 @@ def decode_container(data: bytes, where: str) -> dict[str, Any] | None:
     if header.get("avro.codec", b"null") != b"null":
         raise Corrupt(f"Avro codec {header['avro.codec']!r}; the timeline uses none.", where=where)
     schema = _writer_schema(header.get("avro.schema", b""), where)
+    name = str(schema.get("name", "") if isinstance(schema, dict) else "").rpartition(".")[2]
+    if expected and name not in expected:
+        raise Corrupt(f"The file holds a {name or 'value'}, not a {expected[0]}.", where=where)
     sync = reader.take(_SYNC_BYTES)
     records: list[tuple[int, bytes]] = []  # each with its offset in the file
     while not reader.is_at_end:

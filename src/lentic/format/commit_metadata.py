@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from lentic.errors import Corrupt, UnsupportedFormat
-from lentic.format.avro import Fields, decode_container, encode_container
+from lentic.format.avro import Fields, SchemaName, decode_container, encode_container
 from lentic.format.layout import data_file, is_data_path
 from lentic.format.names import parse_log_file
 from lentic.format.times import RequestedAt
@@ -25,6 +25,7 @@ REPLACING_OPERATIONS = frozenset(
 SCHEMA_KEY = "schema"
 """Where the extra map keeps the Avro schema of the table's rows."""
 
+_KINDS: tuple[SchemaName, ...] = ("HoodieCommitMetadata", "HoodieReplaceCommitMetadata")
 _NEW_GROUP = "null"  # how Hudi writes "no previous commit"
 
 
@@ -179,7 +180,9 @@ def _stat_record(stat: WriteStat) -> dict[str, object]:
 
 def decode_commit_metadata(data: bytes, where: str) -> CommitMetadata:
     """The metadata in a completed or inflight file; an empty file is empty metadata."""
-    record = Fields(decode_container(data, where) or {}, where)
+    record = Fields(decode_container(data, where, _KINDS) or {}, where)
+    if data and "partitionToWriteStats" not in record.values:
+        raise Corrupt("The metadata of a write does not say which files it wrote.", where=where)
     stats: list[WriteStat] = []
     cdc_files: list[str] = []
     by_partition = record.record("partitionToWriteStats")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lentic.errors import Corrupt, UnsupportedFormat
-from lentic.format.avro import Fields, decode_container, encode_container
+from lentic.format.avro import Fields, SchemaName, decode_container, encode_container
 from lentic.format.layout import data_file, is_data_path
 from lentic.format.names import Action, parse_base_file, parse_log_file
 from lentic.format.times import RequestedAt
@@ -75,7 +75,7 @@ def _operation_record(operation: CompactionOperation) -> dict[str, object]:
 
 def decode_compaction_plan(data: bytes, where: str) -> CompactionPlan:
     """The plan in `<requested_at>.compaction.requested`."""
-    record = _decode_plan(data, where)
+    record = _decode_plan(data, where, "HoodieCompactionPlan")
     if record.number("version") != _COMPACTION_VERSION:
         raise UnsupportedFormat(
             f"The compaction plan has version {record.number('version')}; this release reads 2.",
@@ -102,8 +102,8 @@ def _parse_operation(found: Fields) -> CompactionOperation:
     return operation
 
 
-def _decode_plan(data: bytes, where: str) -> Fields:
-    record = decode_container(data, where)
+def _decode_plan(data: bytes, where: str, kind: SchemaName) -> Fields:
+    record = decode_container(data, where, (kind,))
     if record is None:
         raise Corrupt("An empty file where a plan should be.", where=where)
     return Fields(record, where)
@@ -140,7 +140,7 @@ def encode_rollback_plan(plan: RollbackPlan, root: str) -> bytes:
 
 def decode_rollback_plan(data: bytes, root: str, where: str) -> RollbackPlan:
     """The plan in `<requested_at>.rollback.requested`, for the table at `root`."""
-    record = _decode_plan(data, where)
+    record = _decode_plan(data, where, "HoodieRollbackPlan")
     files: list[str] = []
     for request in record.records("RollbackRequests"):
         if request.record("logBlocksToBeDeleted").values:
@@ -170,7 +170,8 @@ def _maker(path: str) -> RequestedAt | None:
 
 def decode_rollback_target(data: bytes, where: str) -> RequestedAt:
     """The instant that the plan undoes; readable wherever the table has been moved to since."""
-    return _parse_target(_decode_plan(data, where).record("instantToRollback"))[0]
+    plan = _decode_plan(data, where, "HoodieRollbackPlan")
+    return _parse_target(plan.record("instantToRollback"))[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +214,7 @@ def encode_rollback_metadata(metadata: RollbackMetadata, root: str) -> bytes:
 
 def decode_rollback_metadata(data: bytes, root: str, where: str) -> RollbackMetadata:
     """The record in `<requested_at>_<completed_at>.rollback`, for the table at `root`."""
-    record = _decode_plan(data, where)
+    record = _decode_plan(data, where, "HoodieRollbackMetadata")
     deleted: list[str] = []
     failed: list[str] = []
     partitions = record.record("partitionMetadata")

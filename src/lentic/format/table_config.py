@@ -163,7 +163,12 @@ def decode_table_config(data: bytes, where: str) -> TableConfig:
 
     `UnsupportedFormat` if this release would misread it, `Corrupt` if it contradicts itself.
     """
-    return _parse_config(decode_properties(data, where), where)
+    config = _parse_config(decode_properties(data, where), where)
+    # Whoever writes this file ends it with a line end. A bucket count that lost its last digit
+    # would still be one, and rows would be looked for in the wrong places.
+    if config.buckets is not None and not data.endswith(b"\n"):
+        raise Corrupt("The last line of the file is cut short.", where=where)
+    return config
 
 
 def _parse_config(values: Mapping[str, str], where: str) -> TableConfig:
@@ -175,6 +180,9 @@ def _parse_config(values: Mapping[str, str], where: str) -> TableConfig:
     keys = _parse_list(values.get(_KEY_FIELDS, ""))
     partition_entries = _parse_list(values.get(_PARTITION_FIELDS, ""))
     ordering = _parse_list(values.get(_ORDERING_FIELDS) or values.get(_ORDERING_ALIAS, ""))
+    merge_mode = _parse(values, _MERGE_MODE, MergeMode, where, infer_merge_mode(ordering))
+    if merge_mode is MergeMode.EVENT_TIME_ORDERING and not ordering:
+        raise Corrupt(f"{_MERGE_MODE}={merge_mode} without {_ORDERING_FIELDS}.", where=where)
     metadata_partitions = _parse_list(
         f"{values.get(_MDT_PARTITIONS, '')},{values.get(_MDT_INFLIGHT, '')}"
     )
@@ -186,7 +194,7 @@ def _parse_config(values: Mapping[str, str], where: str) -> TableConfig:
         key_fields=keys,
         partition_fields=tuple(entry.partition(":")[0] for entry in partition_entries),
         ordering_fields=ordering,
-        merge_mode=_parse(values, _MERGE_MODE, MergeMode, where, infer_merge_mode(ordering)),
+        merge_mode=merge_mode,
         keygen=_parse_keygen(values, keys, partition_entries, where),
         hive_style=_parse(values, _HIVE_STYLE, _parse_bool, where, False),
         url_encode=_parse(values, _URL_ENCODE, _parse_bool, where, False),

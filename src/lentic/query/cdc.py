@@ -67,10 +67,15 @@ class ReadChanges:
         return pa.Table.from_batches(batches, schema)
 
     def _from_logs(self, change: GroupChange) -> _Changes:
-        logged = pa.concat_tables(
-            [table for path in change.logs for table in self._logged(path)],
-            promote_options="permissive",
-        )
+        tables = [table for path in change.logs for table in self._logged(path)]
+        if not tables:
+            raise Corrupt("A change log without a block.", where=change.logs[0])
+        try:
+            return self._told(pa.concat_tables(tables, promote_options="permissive"), change)
+        except (KeyError, pa.ArrowException) as error:
+            raise Corrupt(f"A change log does not read: {error}", where=change.logs[0]) from error
+
+    def _told(self, logged: pa.Table, change: GroupChange) -> _Changes:
         operations = logged.column("op").cast(pa.string()).to_pylist()
         before = logged.column("before") if "before" in logged.column_names else None
         after = logged.column("after") if "after" in logged.column_names else None

@@ -52,7 +52,7 @@ def prune_buckets(
     schema: pa.Schema,
 ) -> tuple[FileGroup, ...]:
     """The groups that can hold matching rows, judged by the bucket of their key."""
-    if config.buckets is None:
+    if config.buckets is None or not config.key_fields:
         return groups
     rows = _allowed_rows(predicate, config.key_fields, schema)
     if rows is None:

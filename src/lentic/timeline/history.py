@@ -39,10 +39,10 @@ def load_history(storage: Storage) -> History:
     """The whole archived timeline; empty if nothing was ever archived."""
     names = {file.name: file for file in storage.list_files(layout.HISTORY)}
     manifest = _current_manifest(storage, names.keys())
-    if manifest is None:
-        return History()
+    listed = _listed_files(storage, manifest) if manifest else []
+    _ensure_none_forgotten(storage, names.keys(), [name for name, _ in listed])
     contents: dict[Instant, bytes] = {}
-    for name, length in _listed_files(storage, manifest):
+    for name, length in listed:
         path = f"{layout.HISTORY}/{name}"
         if name not in names:
             raise MissingFile(f"The manifest {manifest} names a file that is gone.", where=path)
@@ -57,22 +57,42 @@ def load_history(storage: Storage) -> History:
 
 def _current_manifest(storage: Storage, names: Iterable[str]) -> str | None:
     """The newest manifest; one that `_version_` does not name yet lists what the older one lists
-    and more. `Corrupt` if the one it names is gone, or if there are archived files and none."""
-    known = list(names)
-    found = {name: int(m[1]) for name in known if (m := _MANIFEST.fullmatch(name))}
+    and more. `Corrupt` if the one it names is gone."""
+    found = {name: int(m[1]) for name in names if (m := _MANIFEST.fullmatch(name))}
     newest = max(found.values(), default=0)
     try:
         wanted = int(storage.read(f"{layout.HISTORY}/_version_"))
     except (MissingFile, ValueError):
         wanted = newest
-    if newest < wanted or (not found and any(map(_DATA_FILE.fullmatch, known))):
-        raise Corrupt(
-            "The manifest of the archived timeline is gone.",
-            where=f"{layout.HISTORY}/manifest_{wanted or 1}",
-            safe="nothing was read; the current rows of a table do not need it as a rule",
-            next_step="bring the file back from a copy of the table",
-        )
+    if newest < wanted:
+        raise _manifest_gone(f"{layout.HISTORY}/manifest_{wanted}")
     return max(found, key=found.__getitem__) if found else None
+
+
+def _ensure_none_forgotten(storage: Storage, names: Iterable[str], listed: list[str]) -> None:
+    """A file that is newer than all that are listed was either written by an archival that died
+    before its manifest, and its instants are still active, or its manifest is gone."""
+    newest = max((name.split("_")[1] for name in listed), default="")
+    files = [name for name in names if _DATA_FILE.fullmatch(name) and name not in listed]
+    later = [name for name in files if name.split("_")[0] > newest]
+    if not later:
+        return
+    active = {
+        file.name.partition(".")[0].partition("_")[0]
+        for file in storage.list_files(layout.TIMELINE)
+    }
+    for name in later:
+        if name.split("_")[0] not in active:
+            raise _manifest_gone(f"{layout.HISTORY}/{name}")
+
+
+def _manifest_gone(where: str) -> Corrupt:
+    return Corrupt(
+        "The manifest of the archived timeline is gone.",
+        where=where,
+        safe="nothing was read; the current rows of a table do not need it as a rule",
+        next_step="bring the file back from a copy of the table",
+    )
 
 
 def _listed_files(storage: Storage, manifest: str) -> list[tuple[str, int]]:
@@ -92,7 +112,12 @@ def _listed_files(storage: Storage, manifest: str) -> list[tuple[str, int]]:
 
 def _decode_instants(data: bytes, where: str) -> dict[Instant, bytes]:
     try:
-        rows = pq.read_table(pa.BufferReader(data), columns=_COLUMNS, use_threads=False)
+        rows = pq.read_table(
+            pa.BufferReader(data),
+            columns=_COLUMNS,
+            use_threads=False,
+            page_checksum_verification=True,
+        )
         found = {}
         for row in rows.to_pylist():
             instant = Instant(
@@ -101,7 +126,9 @@ def _decode_instants(data: bytes, where: str) -> dict[Instant, bytes]:
                 State.COMPLETED,
                 CompletedAt.parse(row["completionTime"]),
             )
-            found[instant] = row["metadata"] or b""
+            if str(instant.completed_at) <= str(instant.requested_at):
+                raise ValueError(f"{instant} completed before it was requested")
+            found[instant] = bytes(memoryview(row["metadata"] or b""))
     except (
         pa.ArrowException,
         OSError,

@@ -44,9 +44,9 @@ def decode_write(content: bytes, instant: Instant, where: str) -> CommitMetadata
     metadata = decode_commit_metadata(content, where)
     for stat in metadata.stats:
         maker = parse_base_file(stat.name) or parse_log_file(stat.name)
-        if stat.path and maker and maker.requested_at != instant.requested_at:
+        if maker is None or maker.requested_at != instant.requested_at:
             raise Corrupt(
-                f"The metadata of {instant} names {stat.path}, a file of {maker.requested_at}.",
+                f"The metadata of {instant} names {stat.path!r}, which is no file of that instant.",
                 where=where,
             )
     return metadata
@@ -77,7 +77,7 @@ def load_earliest_retained(storage: Storage, timeline: Timeline) -> RequestedAt 
     """The oldest instant that the latest clean kept readable, if a clean ever said so."""
     for clean in reversed(timeline.completed(Action.CLEAN)):
         path = layout.timeline_file(clean.file_name)
-        record = decode_container(storage.read(path), path) or {}
+        record = decode_container(storage.read(path), path, ("HoodieCleanMetadata",)) or {}
         if kept := record.get("earliestCommitToRetain"):
             return RequestedAt(kept)
     return None

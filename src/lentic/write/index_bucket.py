@@ -70,6 +70,12 @@ class BucketIndex:
 
 def bucket_index(config: TableConfig) -> BucketIndex:
     """The index of a table; `ConfigError` if the table has no bucket count."""
+    if not config.key_fields:
+        raise ConfigError(
+            f"Table {config.name} has no key columns; its keys are made up when rows are written.",
+            safe="nothing was written; reading works",
+            next_step="write to it with Apache Hudi",
+        )
     if config.buckets is None:
         raise ConfigError(
             f"Table {config.name} has no bucket count; this release writes bucketed tables.",
