@@ -77,6 +77,10 @@ interop: setup ## Apache Hudi and hudi-rs read our tables, and we read theirs
 properties: setup ## Property tests at length: 20,000 examples each
 	LENTIC_EXAMPLES=20000 $(BIN)/python -m pytest tests/properties $(ARGS)
 
+.PHONY: fuzz
+fuzz: setup ## Damaged files at full length
+	LENTIC_FUZZ=full $(BIN)/python -m pytest tests/fuzz $(ARGS)
+
 .PHONY: bench
 bench: setup ## Reads against Spark's and Arrow's own readers, as ratios
 	$(BIN)/python -m bench.reads $(ARGS)

@@ -90,6 +90,16 @@ class ApacheHudi:
             self._end()
             self._folder.cleanup()
 
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def ensure_running(self) -> None:
+        """Start anew if the engine has ended, so that one breakdown costs one test."""
+        if not self.is_running:
+            self.__exit__(None, None, None)
+            self.__enter__()
+
     def rows(self, path: str, **options: str) -> pa.Table:
         """The rows Hudi's reader sees in the table, meta columns included, in no given order.
 

@@ -140,6 +140,8 @@ def _play(history: History, player: Player) -> Look:
             try:
                 player.play(step)
             except EngineFailed as refusal:
+                if not player.hudi.is_running:
+                    raise
                 # Hudi's own affair; what it leaves behind must be read alike all the same.
                 look.unsupported.append(f"Apache Hudi refused a step: {refusal}")
                 break
@@ -169,6 +171,7 @@ def test_lentic_reads_the_rows_that_hudi_reads_after_any_history(
         history = history.only(STEPS)
     # Not a folder of pytest's, which the next runs would clear away with the evidence in it.
     folder = Path(tempfile.mkdtemp(prefix=f"lentic-history-{seed}-"))
+    apache_hudi.ensure_running()
     player = Player(apache_hudi, folder / "table", history.shape)
     look = _play(history, player)
     shutil.rmtree(folder)
