@@ -201,3 +201,9 @@ def parse_log_file(name: str) -> LogFileName | None:
 def format_log_file(file: LogFileName) -> str:
     """The name of the log file."""
     return f".{file.file_id}_{file.requested_at}.log.{file.version}_{file.write_token}{file.suffix}"
+
+
+def requested_at_of(file_name: str) -> RequestedAt | None:
+    """The instant that made a data file, or None if the name is no data file's."""
+    parsed = parse_base_file(file_name) or parse_log_file(file_name)
+    return parsed.requested_at if parsed else None

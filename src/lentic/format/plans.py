@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from lentic.errors import Corrupt, UnsupportedFormat
 from lentic.format.avro import Fields, SchemaName, decode_container, encode_container
 from lentic.format.layout import data_file, is_data_path
-from lentic.format.names import Action, parse_base_file, parse_log_file
+from lentic.format.names import Action, requested_at_of
 from lentic.format.times import RequestedAt
 
 _COMPACTION_VERSION = 2
@@ -152,7 +152,7 @@ def decode_rollback_plan(data: bytes, root: str, where: str) -> RollbackPlan:
         files += _relative(request.texts("filesToBeDeleted"), root, where)
     target, action = _parse_target(record.record("instantToRollback"))
     for path in files:
-        if _maker(path) != target:
+        if requested_at_of(path.rpartition("/")[2]) != target:
             raise Corrupt(
                 f"The rollback of {target} names {path!r}, a file of another instant.",
                 where=where,
@@ -160,12 +160,6 @@ def decode_rollback_plan(data: bytes, root: str, where: str) -> RollbackPlan:
                 next_step="finish this rollback with the engine that planned it",
             )
     return RollbackPlan(target, action, tuple(files))
-
-
-def _maker(path: str) -> RequestedAt | None:
-    name = path.rpartition("/")[2]
-    parsed = parse_base_file(name) or parse_log_file(name)
-    return parsed.requested_at if parsed else None
 
 
 def decode_rollback_target(data: bytes, where: str) -> RequestedAt:

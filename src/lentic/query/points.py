@@ -14,9 +14,6 @@ from lentic.errors import ConfigError
 from lentic.format.times import CompletedAt, Zone, format_time
 from lentic.timeline.instant import Instant
 
-BEGINNING = "000"
-"""Before everything, as Hudi writes it."""
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

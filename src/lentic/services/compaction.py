@@ -16,7 +16,13 @@ from lentic.engine import Engine
 from lentic.errors import ConfigError, MissingFile
 from lentic.format import layout
 from lentic.format.commit_metadata import SCHEMA_KEY, WriteStat
-from lentic.format.names import Action, BaseFileName, State, format_base_file
+from lentic.format.names import (
+    Action,
+    BaseFileName,
+    State,
+    format_base_file,
+    requested_at_of,
+)
 from lentic.format.plans import CompactionOperation, CompactionPlan, encode_compaction_plan
 from lentic.format.record_fields import with_meta_schema
 from lentic.format.times import RequestedAt
@@ -27,7 +33,7 @@ from lentic.storage.base import FileInfo, Storage
 from lentic.timeline.instant import Instant
 from lentic.timeline.reader import load_compaction_plan, load_timeline
 from lentic.txn.transaction import OpenTable, transaction
-from lentic.view.files import FileGroup, FileSlice, requested_at_of
+from lentic.view.files import FileGroup, FileSlice
 from lentic.view.listing import load_table_view, load_writes
 from lentic.view.schema import load_avro_schema, load_table_schema
 from lentic.view.table_view import Writes, build_view

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from lentic.format import layout
+from lentic.format.names import requested_at_of
 from lentic.storage.base import Storage
 from lentic.timeline.reader import load_commit_metadata, load_timeline
-from lentic.view.files import requested_at_of
 from lentic.view.listing import load_table_view
 
 

@@ -6,7 +6,7 @@ from lentic.errors import Corrupt, MissingFile
 from lentic.format import layout
 from lentic.format.avro import decode_container
 from lentic.format.commit_metadata import CommitMetadata, decode_commit_metadata
-from lentic.format.names import Action, State, parse_base_file, parse_log_file
+from lentic.format.names import Action, State, requested_at_of
 from lentic.format.plans import (
     CompactionPlan,
     RollbackPlan,
@@ -43,8 +43,7 @@ def decode_write(content: bytes, instant: Instant, where: str) -> CommitMetadata
         )
     metadata = decode_commit_metadata(content, where)
     for stat in metadata.stats:
-        maker = parse_base_file(stat.name) or parse_log_file(stat.name)
-        if maker is None or maker.requested_at != instant.requested_at:
+        if requested_at_of(stat.name) != instant.requested_at:
             raise Corrupt(
                 f"The metadata of {instant} names {stat.path!r}, which is no file of that instant.",
                 where=where,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lentic.format.names import BaseFileName, LogFileName, parse_base_file, parse_log_file
+from lentic.format.names import BaseFileName, LogFileName
 from lentic.format.times import CompletedAt, RequestedAt
 
 
@@ -76,9 +76,3 @@ class FileGroup:
     @property
     def latest(self) -> FileSlice:
         return self.slices[0]
-
-
-def requested_at_of(file_name: str) -> RequestedAt | None:
-    """The instant that made a data file, or None if the name is no data file's."""
-    parsed = parse_base_file(file_name) or parse_log_file(file_name)
-    return parsed.requested_at if parsed else None

@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterable, Set
 
 from lentic.errors import MissingFile
 from lentic.format import layout
-from lentic.format.names import Action
+from lentic.format.names import Action, requested_at_of
 from lentic.format.times import RequestedAt
 from lentic.storage.base import FileInfo, Storage
 from lentic.timeline.history import History, load_history
 from lentic.timeline.instant import WRITES
 from lentic.timeline.reader import decode_write, load_commit_metadata
 from lentic.timeline.timeline import Timeline
-from lentic.view.files import FileGroup, requested_at_of
+from lentic.view.files import FileGroup
 from lentic.view.table_view import (
     Committed,
     TableFiles,

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lentic.format.commit_metadata import SCHEMA_KEY, CommitMetadata
-from lentic.format.names import parse_base_file, parse_log_file
+from lentic.format.names import parse_base_file, parse_log_file, requested_at_of
 from lentic.format.times import CompletedAt, RequestedAt
 from lentic.storage.base import FileInfo
 from lentic.view.files import (
@@ -23,7 +23,6 @@ from lentic.view.files import (
     FileGroupId,
     FileSlice,
     LogFile,
-    requested_at_of,
 )
 from lentic.view.slicing import slice_file_group
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from lentic.format import layout
 from lentic.format.layout import MarkerKind
+from lentic.format.names import requested_at_of
 from lentic.format.times import RequestedAt
 from lentic.storage.base import Storage
-from lentic.view.files import requested_at_of
 
 _SUFFIXES = (".marker.CREATE", ".marker.MERGE", ".marker.APPEND")
 

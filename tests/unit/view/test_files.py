@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lentic.view.files import FileGroup, FileGroupId, requested_at_of
+from lentic.format.names import requested_at_of
+from lentic.view.files import FileGroup, FileGroupId
 from tests.unit.builders import GROUP, base_file, log_file, requested, slice_of, time
 
 
