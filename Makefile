@@ -20,7 +20,7 @@ READY := $(VENV)/.ready-$(KEY)
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: $(READY) ## Make .venv with everything, from hash-checked packages
@@ -81,9 +81,17 @@ properties: setup ## Property tests at length: 20,000 examples each
 fuzz: setup ## Damaged files at full length
 	LENTIC_FUZZ=full $(BIN)/python -m pytest tests/fuzz $(ARGS)
 
+.PHONY: faults
+faults: setup ## Executors killed and frozen, tasks run twice, statuses lost, on a Spark cluster
+	LENTIC_FAULTS=full $(BIN)/python -m pytest tests/faults $(ARGS)
+
 .PHONY: bench
 bench: setup ## Reads against Spark's and Arrow's own readers, as ratios
 	$(BIN)/python -m bench.reads $(ARGS)
+
+.PHONY: bench-writes
+bench-writes: setup ## Writes: time, memory, bytes; beside peers with ARGS="--peers iceberg,deltalake"
+	$(BIN)/python -m bench.writes $(ARGS)
 
 .PHONY: format
 format: setup ## Format, and mend what ruff can mend

@@ -1,13 +1,19 @@
-"""The Spark session of the tests, made the way users make theirs."""
+"""What all tests share: the Spark session, made the way users make theirs, and no deadlines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from lentic.spark import session
+
+
+# How fast a machine is says nothing about whether the code is right.
+settings.register_profile("lentic", deadline=None)
+settings.load_profile("lentic")
 
 
 @pytest.fixture(scope="session")

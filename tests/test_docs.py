@@ -20,12 +20,32 @@ def test_the_page_on_reading_runs(tmp_path: Path) -> None:
     for n in (1, 2):
         days = [f"2026-01-0{n}"] * 2
         table.upsert(pa.table([[f"a{n}", f"b{n}"], [5.0, 15.0], days], schema=table.schema))
-    names: dict[str, Any] = {"path": path}
-    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "reading.md").read_text("utf-8"), re.DOTALL)
-    assert len(blocks) == 4
-    for code in blocks:
-        exec(compile(code, "reading.md", "exec"), names)
+    names = _run("reading.md", path, blocks=4)
     assert names["rows"].num_rows == 4
     assert names["some"].to_pylist() == [{"id": "b2", "amount": 15.0}]
     assert (names["fast"].num_rows, names["then"].num_rows) == (0, 2)
     assert (names["changed"].num_rows, names["everything"].num_rows, names["total"]) == (2, 4, 4)
+
+
+def test_the_page_on_writing_runs(tmp_path: Path) -> None:
+    path = str(tmp_path / "orders")
+    names = _run("writing.md", path, blocks=3)
+    done, merged = names["done"], names["merged"]
+    assert (names["loaded"].inserted, done.inserted, done.updated, done.deleted) == (3, 1, 1, 0)
+    assert (merged.inserted, merged.updated, merged.deleted) == (1, 1, 1)
+    assert names["names"] == ["id", "amount", "day", "at", "note"]
+    rows = sorted(lentic.open(path).read().to_pylist(), key=lambda row: row["id"])
+    assert [(row["id"], row["amount"], row["note"]) for row in rows] == [
+        ("a", 6.0, None),
+        ("f", 1.0, "new"),
+    ]
+
+
+def _run(page: str, path: str, blocks: int) -> dict[str, Any]:
+    """The names that a page's code leaves behind."""
+    names: dict[str, Any] = {"path": path}
+    found = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text("utf-8"), re.DOTALL)
+    assert len(found) == blocks
+    for code in found:
+        exec(compile(code, page, "exec"), names)
+    return names

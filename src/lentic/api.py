@@ -19,11 +19,13 @@ from lentic.config.groups import (
     NAME,
     ORDERING_FIELDS,
     PARTITION_FIELDS,
+    PROGRESS,
     REGISTRY,
     TABLE_TYPE,
     URL_ENCODE,
     LockKind,
     LockOptions,
+    ShowProgress,
     TableOptions,
     WriteOptions,
     storage_options,
@@ -47,6 +49,7 @@ from lentic.format.table_config import (
     infer_keygen,
     infer_merge_mode,
 )
+from lentic.progress import Progress, bars
 from lentic.storage.base import Storage
 from lentic.storage.local import LocalStorage
 from lentic.storage.open import open_storage
@@ -73,7 +76,8 @@ def create(
 
     `schema`: a pyarrow schema, a Spark StructType or a DDL string. `key`, `partition_by`,
     `ordering`: a column name or a list. `table_type`: "MERGE_ON_READ" (default) or
-    "COPY_ON_WRITE". `buckets`: file groups per partition; a key's hash picks one.
+    "COPY_ON_WRITE". `buckets`: file groups per partition; a key's hash picks one, so that many
+    writers may meet. Without buckets keys are looked up in the base files.
     """
     settings = resolve(options or {}, REGISTRY)
     storage = open_storage(str(path), storage_options(settings))
@@ -86,8 +90,9 @@ def create(
         buckets=buckets,
     )
     config = plan_table(storage.root, _arrow_schema(schema), chosen)
+    table = _open(storage, config, settings, spark)  # an option that is wrong is refused first
     create_table(storage, config)
-    return _open(storage, config, settings, spark)
+    return table
 
 
 def open(path: str, *, options: Mapping[str, object] | None = None, spark: Any = None) -> Table:
@@ -150,8 +155,6 @@ def plan_table(root: str, schema: pa.Schema, chosen: TableOptions) -> TableConfi
     merge_mode = _merge_mode(chosen)
     if not chosen.key_fields:
         raise _refused("A table needs at least one key column.", 'key="id"')
-    if chosen.buckets is None:
-        raise _refused("A table needs a bucket count in this release.", "buckets=8")
     if twice := sorted({column for column in schema.names if schema.names.count(column) > 1}):
         raise SchemaMismatch(
             f"The schema has column {twice[0]} twice.",
@@ -274,7 +277,8 @@ def _open(storage: Storage, config: TableConfig, settings: Settings, spark: Any)
         write_options=WriteOptions.parse(settings),
         lock_options=lock_options,
     )
-    return Table(opened, _engine(spark))
+    progress = None if PROGRESS.of(settings) is ShowProgress.OFF else bars()
+    return Table(opened, _engine(spark, progress))
 
 
 def _lock(storage: Storage, world: World, options: LockOptions) -> LockProvider:
@@ -286,10 +290,10 @@ def _lock(storage: Storage, world: World, options: LockOptions) -> LockProvider:
     return ProcessLock(storage.root, options.wait_ms)
 
 
-def _engine(spark: Any) -> Engine:
+def _engine(spark: Any, progress: Progress | None) -> Engine:
     if spark is None:
-        return LocalEngine()
-    engine: Engine = _spark_room("lentic.spark.engine").SparkEngine(spark)
+        return LocalEngine(progress=progress)
+    engine: Engine = _spark_room("lentic.spark.engine").SparkEngine(spark, progress)
     return engine
 
 

@@ -11,11 +11,13 @@ from lentic.engine import Engine
 from lentic.errors import ConfigError
 from lentic.format.table_config import TableConfig
 from lentic.format.times import RequestedAt
+from lentic.ingest import operations as verbs
+from lentic.ingest.merge import MergeBuilder
 from lentic.query.cdc import read_cdc
 from lentic.query.incremental import read_changed_rows
 from lentic.query.snapshot import read_rows, stream_rows
 from lentic.query.source import load_source
-from lentic.services import compaction, ingest
+from lentic.services import compaction
 from lentic.services.outcome import Outcome
 from lentic.timeline.history import load_history
 from lentic.timeline.instant import Instant
@@ -24,6 +26,7 @@ from lentic.txn.transaction import OpenTable
 from lentic.view.files import FileSlice
 from lentic.view.listing import load_table_view
 from lentic.write.commit import Commit
+from lentic.write.operations import Operation
 
 
 class Table:
@@ -54,7 +57,45 @@ class Table:
         With an ordering field the row with the greater value wins, late rows change nothing. All
         of the rows become visible at once or, if this raises, none.
         """
-        return ingest.upsert(self._opened, self._engine, rows)
+        return verbs.write_rows(self._opened, self._engine, rows, Operation.UPSERT)
+
+    def insert(self, rows: Any) -> Commit:
+        """Insert rows, as one commit.
+
+        With buckets this is an upsert: readers merge by key. Without, keys are not looked up, so
+        that a key which exists already is there twice afterwards; upsert if that may be.
+        """
+        return verbs.write_rows(self._opened, self._engine, rows, Operation.INSERT)
+
+    def bulk_insert(self, rows: Any, *, sort_by: str | Sequence[str] = ()) -> Commit:
+        """Insert many rows at once into files of the target size, sorted by `sort_by`.
+
+        For first loads. As `insert` otherwise, but small files are left as they are.
+        """
+        names = (sort_by,) if isinstance(sort_by, str) else sort_by
+        return verbs.bulk_insert(self._opened, self._engine, rows, names)
+
+    def delete(self, what: Any) -> Commit:
+        """Delete rows: those a predicate such as `"amount < 0"` describes, or those whose key and
+        partition columns are in the rows given. Keys that do not exist are ignored."""
+        return verbs.delete(self._opened, self._engine, what)
+
+    def merge(self, rows: Any) -> MergeBuilder:
+        """Merge rows into the table by key: see `when_matched_update`, `when_matched_delete` and
+        `when_not_matched_insert` of what this returns, and `execute` at the end."""
+        return MergeBuilder(self._opened, self._engine, rows)
+
+    def insert_overwrite(self, rows: Any) -> Commit:
+        """Replace the partitions that occur in `rows` by these rows; others stay."""
+        return verbs.write_rows(self._opened, self._engine, rows, Operation.INSERT_OVERWRITE)
+
+    def insert_overwrite_table(self, rows: Any) -> Commit:
+        """Replace all rows of the table by these."""
+        return verbs.write_rows(self._opened, self._engine, rows, Operation.INSERT_OVERWRITE_TABLE)
+
+    def delete_partitions(self, partitions: Sequence[str]) -> Commit:
+        """Delete all rows of some partitions, named as their folders are."""
+        return verbs.delete_partitions(self._opened, self._engine, partitions)
 
     def read(
         self,

@@ -11,11 +11,10 @@ import pyarrow as pa
 
 from lentic.format.commit_metadata import decode_commit_metadata, encode_commit_metadata
 from lentic.format.log_block import BlockKind, Header, decode_blocks, encode_block
+from lentic.format.log_deletes import encode_delete_payload
 from lentic.format.log_payload import (
-    DeleteRecord,
     decode_parquet_payload,
     encode_avro_payload,
-    encode_delete_payload,
     encode_parquet_payload,
 )
 from tests.fuzz import damage
@@ -108,9 +107,8 @@ class _Blocks:
         return encode_block(BlockKind.AVRO, headers, payload)
 
     def deletes(self, first: int, last: int) -> bytes:
-        keys = self._rows["_hoodie_record_key"].to_pylist()[first:last]
-        records = [DeleteRecord(key, "p0", 2) for key in keys]
-        payload = encode_delete_payload(records, ordering_types=[pa.int64()])
+        keys = self._rows["_hoodie_record_key"].combine_chunks()[first:last]
+        payload = encode_delete_payload(keys, "p0", (pa.array([2] * len(keys), pa.int64()),))
         return encode_block(BlockKind.DELETE, self._headers, payload)
 
     def _slice(self, first: int, last: int, name: str) -> pa.Table:

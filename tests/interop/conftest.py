@@ -13,10 +13,27 @@ import pytest
 
 from tests.interop.readers import ApacheHudi
 from tests.interop.setup_hudi import HudiInstall, HudiUnavailable, ensure_hudi
+from tests.interop.tally import Tally
+
+_TALLY = pytest.StashKey[Tally]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "interop: needs Apache Hudi on Spark (slow to start)")
+    config.stash[_TALLY] = Tally()
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    if (tally := config.stash[_TALLY]) != Tally():
+        terminalreporter.write_line(str(tally))
+
+
+@pytest.fixture(scope="session")
+def tally(pytestconfig: pytest.Config) -> Tally:
+    """Counts the histories, for the line at the end of the run."""
+    return pytestconfig.stash[_TALLY]
 
 
 @pytest.fixture(scope="session")

@@ -21,16 +21,8 @@ _SPARE_STEPS = 6
 
 MERGE_ON_READ, COPY_ON_WRITE = "MERGE_ON_READ", "COPY_ON_WRITE"
 _ORDERINGS = (
-    ("ts",),
-    ("ts",),
-    ("ts",),
-    ("at",),
-    ("score",),
-    ("price",),
-    ("name",),
-    ("ts", "small"),
-    (),
-)
+    ("ts",), ("ts",), ("ts",), ("at",), ("score",), ("price",), ("name",), ("ts", "small"), (),
+)  # fmt: skip
 _KEYS = (("id",), ("id",), ("seq",), ("id", "seq"))
 _PARTITIONS = ((), ("part",), ("part",), ("part",), ("part", "day"))
 _ODD_VALUES = ("p 0=ü", "a%20b", "x/y:z")
@@ -62,6 +54,9 @@ _CHEAP = {
 } | {
     "hoodie.embed.timeline.server": "false",
     "hoodie.write.markers.type": "DIRECT",
+    # A crash is played after Hudi has deleted the markers; without them it would roll back nothing,
+    # leave the files, and take them for committed once the instant is older than the timeline.
+    "hoodie.rollback.using.markers": "false",
     # Every time Hudi gives out costs it this much sleep, for the sake of other machines' clocks.
     "hoodie.time.generator.max_expected_clock_skew_ms": "2",
     # A step is one thing: what Hudi would also do inline is a step of its own.
@@ -323,6 +318,10 @@ def _is_legal(kind: str, course: _Course) -> bool:
     match kind:
         case "bulk_insert":
             return not is_bucket  # it would give a bucket a second file group
+        case "merge_into":
+            # Hudi 1.2.0 looks for the flag in a partial row at the place it has in whole rows, and
+            # fails there or takes other bytes for it: rows vanish.
+            return not (shape.soft_deletes and shape.table_type == MERGE_ON_READ)
         case "delete_partition":
             return bool(shape.partition) and not course.compaction
         case "compact" | "schedule_compaction":

@@ -10,9 +10,10 @@ Each request on stdin is one line and gets one line on the reply channel, in ord
     {"cmd": "stop"}                                 -> {"stopped": true}, then the process ends
 
 The first line, `{"ready": true}`, says that the session is up. A command that fails is answered
-with `{"error": text}` and the next one is served. End of input means stop. The reply channel is the
-stdout this process was started with; stdout itself then points at stderr, because the JVM and
-libraries write to it as they like. `out` and `input` are Parquet, timestamps as INT64 microseconds.
+with `{"error": text, "ended": false}` and the next one is served; `ended` says that the JVM is gone
+and this process goes as well. End of input means stop. The reply channel is the stdout this process
+was started with; stdout itself then points at stderr, because the JVM and libraries write to it as
+they like. `out` and `input` are Parquet, timestamps as INT64 microseconds.
 """
 
 from __future__ import annotations
@@ -132,8 +133,9 @@ def serve(spark: SparkSession, requests: TextIO, replies: TextIO) -> None:
             _reply(replies, commands[request["cmd"]](spark, request))
         except Exception as failure:
             traceback.print_exc()
-            _reply(replies, {"error": reason(failure) or repr(failure)})
-            if isinstance(failure, ConnectionError | Py4JNetworkError):
+            ended = isinstance(failure, ConnectionError | Py4JNetworkError)
+            _reply(replies, {"error": reason(failure) or repr(failure), "ended": ended})
+            if ended:
                 raise  # without its JVM this process can do nothing more
 
 

@@ -67,7 +67,7 @@ class ApacheHudi:
             try:
                 self._receive(START_TIMEOUT_S)
             except BaseException:
-                self._end()
+                self.end()
                 raise
         except BaseException:
             self._folder.cleanup()
@@ -87,7 +87,7 @@ class ApacheHudi:
         except (EngineFailed, subprocess.TimeoutExpired):
             pass
         finally:
-            self._end()
+            self.end()
             self._folder.cleanup()
 
     @property
@@ -99,6 +99,17 @@ class ApacheHudi:
         if not self.is_running:
             self.__exit__(None, None, None)
             self.__enter__()
+
+    def end(self) -> None:
+        """Ends the process and its JVM, whatever state they are in."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            # Closing flushes, which fails where the process ended before it had read everything.
+            with suppress(OSError):
+                if pipe is not None:
+                    pipe.close()
 
     def rows(self, path: str, **options: str) -> pa.Table:
         """The rows Hudi's reader sees in the table, meta columns included, in no given order.
@@ -180,29 +191,20 @@ class ApacheHudi:
         """The next reply. The engine is ended where it keeps silent: its state is unknown then."""
         assert self._process.stdout is not None
         if not select.select([self._process.stdout], [], [], timeout_s)[0]:
-            self._end()
+            self.end()
             raise EngineFailed(f"Apache Hudi said nothing for {timeout_s} s\n{self._last_words()}")
         line = self._process.stdout.readline()
         if not line:
             raise EngineFailed(f"Apache Hudi has ended\n{self._last_words()}")
         reply: dict[str, Any] = json.loads(line)
         if "error" in reply:
+            if reply["ended"]:
+                self.end()
             raise EngineFailed(f"Apache Hudi: {reply['error']}")
         return reply
 
     def _last_words(self) -> str:
         return self._log.read_text(errors="replace")[-3000:]
-
-    def _end(self) -> None:
-        """Ends the process and its JVM, whatever state they are in."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            # Closing flushes, which fails where the process ended before it had read everything.
-            with suppress(OSError):
-                if pipe is not None:
-                    pipe.close()
 
 
 def hudi_rs_rows(path: str) -> pa.Table:

@@ -23,9 +23,9 @@ from lentic.view.files import BaseFile, FileGroupId, LogFile
 from lentic.view.slicing import BEGINNING, slice_file_group
 from lentic.view.table_view import Committed, TableFiles
 from lentic.write.commit import begin_write
-from lentic.write.operations import begin_upsert, run_upsert
 from tests.simulation.flows import Rows, arrow, create
 from tests.unit.builders import base_file, completed, log_file
+from tests.unit.write.attempts import begin, finish
 
 GROUP = FileGroupId("p", "fg")
 
@@ -44,10 +44,10 @@ class World:
         return open_on(self.storage, self.sim.world("user"), self.lock)
 
     def begin(self) -> Any:
-        return begin_upsert(self.table._opened)
+        return begin(self.table._opened)
 
     def finish(self, begun: Any, rows: Rows) -> Any:
-        return run_upsert(self.table._opened, self.table._engine, arrow(rows), begun)
+        return finish(self.table._opened, arrow(rows), begun)
 
     def rows(self, **question: Any) -> Rows:
         found = self.table.read(**question).to_pylist()

@@ -1,26 +1,23 @@
 """Every flow is killed at every storage call, in every way, and the table must not care.
 
 After each kill a fresh process looks: readers see all of the commit or nothing of it, the checkers
-find nothing, and the next upsert works and leaves no debris.
+find nothing, and the next upsert works and leaves no debris. The write operations have a sweep of
+their own, `test_crash_matrix`; this is the rest, and the clean-up itself.
 """
 
 from __future__ import annotations
-
-import os
-from typing import Any
 
 import pytest
 
 from lentic.errors import TableExists
 from lentic.format import layout
 from lentic.testing.checkers import check_table, list_leftovers
-from lentic.testing.crash_sweep import CrashRun, sweep
+from lentic.testing.crash_sweep import CrashRun, Scene, crash_points, run_with_crash, sweep
+from lentic.testing.simulation import START_MS
 from lentic.testing.tables import open_on
 from tests.simulation import flows
+from tests.simulation.cases import distinct, sample
 from tests.simulation.flows import Rows, after, compact, create, fold, upsert
-
-EVERY_DEATH = "LENTIC_SIM_SEEDS" in os.environ
-"""`make sim` kills the clean-up after every death; the short suite after a few of them."""
 
 FIRST: Rows = {"a0": 1, "b0": 1, "c1": 1, "d1": 1}
 SECOND: Rows = {"a0": 2, "b0": 0, "e1": 2, "f2": 2}
@@ -68,24 +65,16 @@ def test_a_killed_create_leaves_a_whole_table_or_none(table_type: str) -> None:
 @TYPES
 def test_a_killed_first_upsert_shows_all_or_nothing(table_type: str) -> None:
     seen = set()
-    for run in sweep(upsert(FIRST), create(table_type)):
-        assert run.crashed, run
+    for run in distinct(sweep(upsert(FIRST), create(table_type))):
         seen.add(len(read(run)))
         ensure_sound(run, {}, FIRST)
     assert seen == {0, len(FIRST)}, "both outcomes must occur, or the sweep proves nothing"
 
 
-@TYPES
-def test_a_killed_update_shows_all_or_nothing(table_type: str) -> None:
-    before, done = FIRST, fold(FIRST, SECOND)
-    for run in sweep(upsert(SECOND), after(create(table_type), upsert(FIRST))):
-        ensure_sound(run, before, done)
-
-
 def test_a_killed_compaction_changes_no_row_and_can_be_run_again() -> None:
     setup = after(create("MERGE_ON_READ"), upsert(FIRST, SECOND))
     expected = fold(FIRST, SECOND)
-    for run in sweep(compact, setup):
+    for run in distinct(sweep(compact, setup)):
         assert read(run) == expected, run
         assert check_table(run.storage) == [], run
         compact(run.storage, run.world, run.lock)
@@ -98,7 +87,7 @@ def test_a_killed_compaction_changes_no_row_and_can_be_run_again() -> None:
 
 def test_a_killed_compaction_does_not_stop_upserts() -> None:
     setup = after(create("MERGE_ON_READ"), upsert(FIRST, SECOND))
-    for run in sweep(compact, setup):
+    for run in distinct(sweep(compact, setup)):
         ensure_sound(run, fold(FIRST, SECOND))
         compact(run.storage, run.world, run.lock)
         assert read(run) == fold(FIRST, SECOND, THIRD), run
@@ -109,17 +98,15 @@ def test_a_killed_compaction_does_not_stop_upserts() -> None:
 def test_a_killed_clean_up_after_a_kill_converges(table_type: str) -> None:
     """The upsert that rolls a dead write back is itself killed at every call."""
     setup = after(create(table_type), upsert(FIRST))
-    deaths = [run for run in sweep(upsert(SECOND), setup) if list_leftovers(run.storage)]
+    every = distinct(sweep(upsert(SECOND), setup))
+    deaths = [run for run in every if list_leftovers(run.storage)]
     assert deaths
-    chosen = deaths if EVERY_DEATH else deaths[:: max(1, len(deaths) // 4)]
-    for death in chosen:
-        files = {file.path: death.storage.read(file.path) for file in death.storage.walk("")}
-
-        def restore(storage: Any, world: Any, lock: Any, files: Any = files) -> None:
-            for path, data in files.items():
-                storage.replace(path, data)
-
-        for run in sweep(upsert(THIRD), restore):
+    for death in sample(deaths, 3, f"deaths {table_type}"):
+        files = tuple((file.path, death.storage.read(file.path)) for file in death.storage.walk(""))
+        left = Scene(files, now_ms=death.world.clock.now_ms() - START_MS)
+        points = crash_points(upsert(THIRD), left)
+        for point in sample(points, 25, f"clean-up {table_type} {death.point}"):
+            run = run_with_crash(upsert(THIRD), point, left)
             seen = read(run)
             base = (FIRST, fold(FIRST, SECOND))
             assert seen in (*base, *(fold(rows, THIRD) for rows in base)), run

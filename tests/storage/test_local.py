@@ -39,6 +39,44 @@ def test_a_root_that_is_a_link_is_followed(tmp_path: Path, root: Path) -> None:
     assert (root / "dir/a").read_bytes() == b"1"
 
 
+def _directories(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_dir())
+
+
+def test_pruning_removes_directories_as_far_as_they_are_empty(root: Path) -> None:
+    storage = LocalStorage(str(root))
+    for path in ("t/1/p/q/a", "t/1/p/b", "t/1/z/c", "t/2/d"):
+        storage.put_if_absent(path, b"")
+    for path in ("t/1/p/q/a", "t/1/z/c"):
+        storage.delete(path)
+    storage.prune("t/1")
+    assert _directories(root) == ["t", "t/1", "t/1/p", "t/2"]
+    storage.delete("t/1/p/b")
+    storage.prune("t/1")
+    assert _directories(root) == ["t", "t/2"], "neither what is above nor what is beside it"
+
+
+def test_a_directory_with_a_file_that_listings_hide_is_not_pruned(root: Path) -> None:
+    storage = LocalStorage(str(root))
+    (root / "dir").mkdir()
+    hidden = root / "dir/.lentic-00.tmp"
+    hidden.write_bytes(b"about to get its name")
+    storage.prune("dir")
+    assert hidden.read_bytes() == b"about to get its name"
+
+
+def test_pruning_does_not_go_through_links(tmp_path: Path, root: Path) -> None:
+    outside = tmp_path / "outside"
+    (outside / "empty").mkdir(parents=True)
+    (root / "dir").mkdir()
+    (root / "dir/link").symlink_to(outside)
+    storage = LocalStorage(str(root))
+    storage.prune("dir")
+    with pytest.raises(InvalidPath, match="symbolic link"):
+        storage.prune("dir/link/empty")
+    assert (outside / "empty").is_dir()
+
+
 @pytest.mark.parametrize("kind", ["directory", "file", "relative", "chain"])
 def test_a_link_out_of_the_root_is_refused_by_every_call(
     tmp_path: Path, root: Path, kind: str

@@ -137,7 +137,8 @@ def put_commit(
     """Complete a write on the timeline."""
     at = completed(completed_at)
     instant = Instant(requested(requested_at), action, State.COMPLETED, at)
-    put_instant(storage, instant, encode_commit_metadata(written))
+    replaces = action is Action.REPLACECOMMIT
+    put_instant(storage, instant, encode_commit_metadata(written, replaces=replaces))
     return instant
 
 
@@ -184,7 +185,7 @@ def new_table(
     partition_by: str = "day",
     ordering: str = "",
     table_type: str = "MERGE_ON_READ",
-    buckets: int = 2,
+    buckets: int | None = 2,
     options: dict[str, object] | None = None,
     world: World | None = None,
 ) -> OpenTable:
@@ -196,8 +197,9 @@ def new_table(
         "hoodie.table.partition.fields": partition_by,
         "hoodie.table.ordering.fields": ordering,
         "hoodie.table.type": table_type,
-        "hoodie.bucket.index.num.buckets": buckets,
     }
+    if buckets is not None:
+        given["hoodie.bucket.index.num.buckets"] = buckets
     settings = resolve(given | (options or {}), REGISTRY)
     config = plan_table(storage.root, schema, TableOptions.parse(settings))
     create_table(storage, config)
@@ -273,6 +275,9 @@ class WrappedStorage:
 
     def delete(self, path: str) -> bool:
         return self._call("delete", path, lambda: self.inner.delete(path))
+
+    def prune(self, directory: str) -> None:
+        self.inner.prune(directory)
 
 
 class FailingStorage(WrappedStorage):

@@ -120,9 +120,18 @@ def test_what_cannot_be_is_refused_with_the_remedy(options: dict[str, str], said
     assert caught.value.next_step
 
 
-def test_a_table_needs_a_bucket_count() -> None:
-    with pytest.raises(ConfigError, match="bucket count"):
-        plan_table("/t", SCHEMA, replace(_chosen(), buckets=None))
+def test_a_table_without_buckets_looks_keys_up(tmp_path: Path) -> None:
+    config = plan_table("/t", SCHEMA, replace(_chosen(), buckets=None))
+    assert config.buckets is None
+    made = _create(tmp_path, buckets=None, schema="id string, v int")
+    batch = pa.table({"id": ["a", "b"], "v": pa.array([1, 2], pa.int32())})
+    assert made.upsert(batch).inserted == 2
+    again = lentic.open(made.path)
+    assert again.config.buckets is None
+    assert "lentic.buckets" not in Path(made.path, PROPERTIES).read_text()
+    done = again.upsert(batch.slice(1))
+    assert (done.inserted, done.updated) == (0, 1)
+    assert sorted(again.read().column("id").to_pylist()) == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -313,3 +322,11 @@ def test_every_refusal_of_create_leaves_the_path_free(tmp_path: Path) -> None:
         with pytest.raises(LenticError):
             _create(tmp_path, **bad)
     assert _create(tmp_path).read().num_rows == 0
+
+
+def test_a_wrong_option_leaves_no_table_behind(tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    with pytest.raises(ConfigError, match="lentic.write.exact_counts"):
+        lentic.create(path, "id string", key="id", options={"lentic.write.exact_counts": "maybe"})
+    with pytest.raises(TableNotFound):
+        lentic.open(path)

@@ -117,23 +117,30 @@ def test_what_is_no_rows_is_refused_with_the_remedy(source: object) -> None:
 
 @pytest.mark.parametrize("threads", [1, 4])
 def test_results_come_in_the_order_of_the_tasks(threads: int) -> None:
-    assert LocalEngine(threads).run(lambda n: n * n, range(50)) == [n * n for n in range(50)]
-    assert LocalEngine(threads).run(lambda n: n, []) == []
+    squares = LocalEngine(threads).run(lambda _, n: str(n * n), range(50))
+    assert squares == [str(n * n) for n in range(50)]
+    assert LocalEngine(threads).run(lambda _, n: n, []) == []
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_every_task_runs_as_an_attempt_of_its_own(threads: int) -> None:
+    texts = LocalEngine(threads).run(lambda a, n: f"{a.task}/{a.number}/{n}", ["a", "b", "c"])
+    assert texts == ["0/0/a", "1/0/b", "2/0/c"]
 
 
 def test_one_thread_means_the_callers_own() -> None:
     me = threading.get_ident()
-    assert set(LocalEngine(1).run(lambda _: threading.get_ident(), range(5))) == {me}
+    assert set(LocalEngine(1).run(lambda *_: str(threading.get_ident()), range(5))) == {str(me)}
     shuffle = Shuffle(("n",), _route, lambda a, b: iter([str(threading.get_ident())]))
     assert set(LocalEngine(1).shuffle(_table([1, 2, 3]), shuffle)) == {str(me)}
 
 
 @pytest.mark.parametrize("threads", [1, 4])
 def test_an_error_in_a_task_reaches_the_caller(threads: int) -> None:
-    def work(number: int) -> int:
+    def work(attempt: Attempt, number: int) -> str:
         if number == 3:
             raise InvalidRecord("Three.")
-        return number
+        return str(number)
 
     with pytest.raises(InvalidRecord):
         LocalEngine(threads).run(work, range(6))

@@ -13,18 +13,11 @@ import numpy as np
 import pyarrow as pa
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
 
 import lentic
 from lentic.cli.facts import instant_facts
 from lentic.cli.render import grid, render_timeline, size
+from lentic.progress import Stage, bars, watching
 from lentic.world import real_world
 
 T = TypeVar("T")
@@ -74,47 +67,33 @@ def run_demo(path: str, *, as_json: bool) -> None:
     """Run the whole job and print what happened."""
     target = path or f"lentic-demo/orders-{real_world().entropy.uuid()[:8]}"
     screen = Console(stderr=as_json)
-    with _progress(screen) as progress:
-        total = progress.add_task("demo", total=len(BATCHES) + 3)
-
-        def step(title: str, work: Callable[[], T]) -> T:
-            progress.update(total, description=title)
-            result = work()
-            progress.advance(total)
-            return result
-
-        spark = step("start Spark", lambda: lentic.spark.session("lentic-demo"))
-        table = lentic.create(
-            target,
-            SCHEMA,
-            key="order_id",
-            partition_by="day",
-            ordering="at",
-            buckets=2,
-            spark=spark,
-        )
-        commits = []
-        for number, batch in enumerate(BATCHES):
-            frame = spark.createDataFrame(make_orders(batch))
-            commits.append(step(batch.title, partial(table.upsert, frame)))
-            if number == COMPACT_AFTER:
-                step("compact", table.compact)
-        rows = step("read", lambda: table.read().orderBy("order_id").toArrow())
+    spark = _step("start Spark", lambda: lentic.spark.session("lentic-demo"))
+    table = lentic.create(
+        target,
+        SCHEMA,
+        key="order_id",
+        partition_by="day",
+        ordering="at",
+        buckets=2,
+        spark=spark,
+    )
+    commits = []
+    for number, batch in enumerate(BATCHES):
+        frame = spark.createDataFrame(make_orders(batch))
+        commits.append(_step(batch.title, partial(table.upsert, frame)))
+        if number == COMPACT_AFTER:
+            _step("compact", table.compact)
+    rows = _step("read", lambda: table.read().orderBy("order_id").toArrow())
     _print(screen, table, commits, rows)
     if as_json:
         typer.echo(json.dumps(_summary(table, commits, rows), indent=2))
     spark.stop()
 
 
-def _progress(screen: Console) -> Progress:
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description:<28}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=screen,
-    )
+def _step(title: str, work: Callable[[], T]) -> T:
+    """Do a step, with a bar above those of its writes."""
+    with watching(bars(), Stage(title), 1):
+        return work()
 
 
 def _print(screen: Console, table: Any, commits: list[Any], rows: pa.Table) -> None:

@@ -25,7 +25,18 @@ BUCKETS_MAX = 99_999_999
 
 
 class IndexType(StrEnum):
+    """How records find their file group. Hudi's other names for a lookup mean the same here."""
+
+    AUTO = ""
     BUCKET = "BUCKET"
+    SIMPLE = "SIMPLE"
+    BLOOM = "BLOOM"
+    GLOBAL_SIMPLE = "GLOBAL_SIMPLE"
+    GLOBAL_BLOOM = "GLOBAL_BLOOM"
+
+    @property
+    def is_global(self) -> bool:
+        return self in (IndexType.GLOBAL_SIMPLE, IndexType.GLOBAL_BLOOM)
 
 
 class ConcurrencyMode(StrEnum):
@@ -49,9 +60,21 @@ class Codec(StrEnum):
     UNCOMPRESSED = "uncompressed"
 
 
+class OnRerun(StrEnum):
+    """What a task does that runs again after its write was finalized."""
+
+    FAIL = "fail"
+    RECOVER = "recover"
+
+
 class OnMetadataTable(StrEnum):
     REFUSE = "refuse"
     DROP = "drop"
+
+
+class ShowProgress(StrEnum):
+    AUTO = "auto"
+    OFF = "off"
 
 
 _NO_NAMES: tuple[str, ...] = ()
@@ -120,8 +143,63 @@ BUCKETS = Option(
 INDEX_TYPE = Option(
     "hoodie.index.type",
     parse_choice(IndexType),
-    IndexType.BUCKET,
-    "How records find their file group. BUCKET: by a hash of the key.",
+    IndexType.AUTO,
+    "How records find their file group. BUCKET: by a hash of the key, for tables with buckets. "
+    "SIMPLE: by looking keys up in the base files of the partitions that are written to. "
+    "GLOBAL_SIMPLE: in all partitions. Unless told, BUCKET with buckets and SIMPLE without.",
+)
+UPDATE_PARTITION = Option(
+    "hoodie.simple.index.update.partition.path",
+    parse_bool,
+    True,
+    "With a global index, a key that comes with another partition moves there; false: it stays "
+    "where it is.",
+    aliases=("hoodie.bloom.index.update.partition.path",),
+)
+FILE_SIZE = Option(
+    "hoodie.parquet.max.file.size",
+    parse_whole(1_024, 2**40),
+    120 * 1024 * 1024,
+    "Bytes that base files grow to where no bucket decides it.",
+)
+SMALL_FILE_SIZE = Option(
+    "hoodie.parquet.small.file.limit",
+    parse_whole(0, 2**40),
+    100 * 1024 * 1024,
+    "Base files below this many bytes take new keys before new files are made; 0: never.",
+)
+ROW_SIZE = Option(
+    "hoodie.copyonwrite.record.size.estimate",
+    parse_whole(0, 2**30),
+    0,
+    "Bytes that a row takes in a file; 0: as in the table's newest commits, or by its types.",
+)
+COMBINE_BEFORE_INSERT = Option(
+    "hoodie.combine.before.insert",
+    parse_bool,
+    False,
+    "Of rows with equal keys in one batch, insert the newest only.",
+)
+COMBINE_BEFORE_UPSERT = Option(
+    "hoodie.combine.before.upsert",
+    parse_bool,
+    True,
+    "Of rows with equal keys in one batch, upsert the newest only.",
+)
+ON_RERUN = Option(
+    "lentic.write.finalize.on_rerun",
+    parse_choice(OnRerun),
+    OnRerun.FAIL,
+    "When Spark runs a task again after the write was finalized: fail, or recover by serving what "
+    "was accepted before. Neither writes a second set of files.",
+    aliases=("hoodie.write.finalize.marker.on.retrigger",),
+)
+EXACT_COUNTS = Option(
+    "lentic.write.exact_counts",
+    parse_bool,
+    True,
+    "Tell inserted from updated keys on MERGE_ON_READ, which reads the keys of the file groups "
+    "written to; false: every row into an existing group counts as updated.",
 )
 CODEC = Option(
     "hoodie.parquet.compression.codec",
@@ -172,6 +250,13 @@ CLOCK_SKEW_MS = Option(
     200,
     "How far this machine's clock may lie behind the last time issued for the table.",
 )
+PROGRESS = Option(
+    "lentic.progress",
+    parse_choice(ShowProgress),
+    ShowProgress.AUTO,
+    "auto: where standard error is a terminal, writes and compactions show there how far they are; "
+    "off: nowhere.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +276,6 @@ class TableOptions:
 
     @classmethod
     def parse(cls, settings: Settings) -> Self:
-        INDEX_TYPE.of(settings)
         return cls(
             name=NAME.of(settings),
             database=DATABASE.of(settings),
@@ -215,6 +299,15 @@ class WriteOptions:
     shuffle_tasks: int
     on_metadata_table: OnMetadataTable
     concurrency: ConcurrencyMode
+    index: IndexType
+    moves_partitions: bool
+    file_size: int
+    small_file_size: int
+    row_size: int
+    combine_before_insert: bool
+    combine_before_upsert: bool
+    on_rerun: OnRerun
+    exact_counts: bool
 
     @classmethod
     def parse(cls, settings: Settings) -> Self:
@@ -224,6 +317,15 @@ class WriteOptions:
             shuffle_tasks=SHUFFLE_TASKS.of(settings),
             on_metadata_table=ON_METADATA_TABLE.of(settings),
             concurrency=CONCURRENCY_MODE.of(settings),
+            index=INDEX_TYPE.of(settings),
+            moves_partitions=UPDATE_PARTITION.of(settings),
+            file_size=FILE_SIZE.of(settings),
+            small_file_size=SMALL_FILE_SIZE.of(settings),
+            row_size=ROW_SIZE.of(settings),
+            combine_before_insert=COMBINE_BEFORE_INSERT.of(settings),
+            combine_before_upsert=COMBINE_BEFORE_UPSERT.of(settings),
+            on_rerun=ON_RERUN.of(settings),
+            exact_counts=EXACT_COUNTS.of(settings),
         )
 
 
@@ -251,15 +353,24 @@ REGISTRY: tuple[Option[Any], ...] = (
     HIVE_STYLE,
     URL_ENCODE,
     INDEX_TYPE,
+    UPDATE_PARTITION,
     BUCKETS,
+    COMBINE_BEFORE_INSERT,
+    COMBINE_BEFORE_UPSERT,
+    FILE_SIZE,
+    SMALL_FILE_SIZE,
+    ROW_SIZE,
     CODEC,
     ROW_GROUP_ROWS,
     SHUFFLE_TASKS,
+    ON_RERUN,
+    EXACT_COUNTS,
     CONCURRENCY_MODE,
     ON_METADATA_TABLE,
     LOCK_KIND,
     LOCK_WAIT_MS,
     CLOCK_SKEW_MS,
+    PROGRESS,
 )
 """Every option, in the order of the documentation."""
 

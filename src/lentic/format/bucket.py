@@ -18,8 +18,9 @@ Only composite keys whose values hold separators are parsed one by one, some fiv
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
+from itertools import count
 from typing import Final
 
 import numpy as np
@@ -40,7 +41,6 @@ _COLON: Final = ord(":")
 _COMMA: Final = ord(",")
 _31: Final = np.uint32(31)
 _INVERSE_OF_31: Final = np.uint32(pow(31, -1, 1 << 32))
-_FILE_ID_REST: Final = "-0000-0000-0000-000000000000-0"
 
 
 def bucket_ids(
@@ -68,17 +68,24 @@ def bucket_ids_of_values(columns: Sequence[pa.StringArray], buckets: int) -> npt
     assert columns, "there is at least one hash field"
     hashes = np.ones(len(columns[0]), np.uint32)
     for column in columns:
-        parts = [_slice_hashes(text, text.starts, text.ends) for text in _texts(column)]
-        values = np.concatenate([np.empty(0, np.uint32), *parts])
+        values = hash_codes(column)
         valid = column.is_valid().to_numpy(zero_copy_only=False)
         hashes = _31 * hashes + np.where(valid, values, np.uint32(0))
     return _to_buckets([hashes], buckets)
 
 
-def bucket_file_id(bucket: int) -> str:
-    """The one file id of a bucket, the same for every writer: `00000005-0000-...-0`."""
+def hash_codes(texts: pa.StringArray | pa.ChunkedArray) -> npt.NDArray[np.uint32]:
+    """Java's `String.hashCode` of each text; what nulls give is not said."""
+    parts = [_slice_hashes(text, text.starts, text.ends) for text in _texts(texts)]
+    return np.concatenate([np.empty(0, np.uint32), *parts])
+
+
+def bucket_file_id(bucket: int, ended: Set[str] = frozenset()) -> str:
+    """The file id of a bucket, the same for every writer: `00000005-0000-0000-0000-000000000000-0`,
+    or the next number in the last twelve digits that is not `ended`."""
     assert 0 <= bucket <= BUCKETS_MAX, bucket
-    return f"{bucket:08d}{_FILE_ID_REST}"
+    file_ids = (f"{bucket:08d}-0000-0000-0000-{number:012d}-0" for number in count())
+    return next(file_id for file_id in file_ids if file_id not in ended)
 
 
 def parse_bucket(file_id: str) -> int | None:

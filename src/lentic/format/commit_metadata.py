@@ -17,11 +17,6 @@ from lentic.format.layout import data_file, is_data_path
 from lentic.format.names import parse_log_file
 from lentic.format.times import RequestedAt
 
-REPLACING_OPERATIONS = frozenset(
-    {"INSERT_OVERWRITE", "INSERT_OVERWRITE_TABLE", "DELETE_PARTITION", "CLUSTER"}
-)
-"""Operations that complete as a replacecommit, whether or not they replaced anything."""
-
 SCHEMA_KEY = "schema"
 """Where the extra map keeps the Avro schema of the table's rows."""
 
@@ -107,6 +102,11 @@ class CommitMetadata:
         """Every file the metadata names, relative to the table."""
         return frozenset(self._named())
 
+    def groups(self) -> frozenset[tuple[str, str]]:
+        """Partition and file id of every file group it wrote to or ended."""
+        ended = {(p, file_id) for p, file_ids in self.replaced.items() for file_id in file_ids}
+        return frozenset(ended | {(stat.partition, stat.file_id) for stat in self.stats})
+
     def _named(self) -> Iterator[str]:
         yield from self.cdc_files
         for stat in self.stats:
@@ -115,8 +115,9 @@ class CommitMetadata:
             yield from (data_file(stat.partition, name) for name in stat.log_files)
 
 
-def encode_commit_metadata(metadata: CommitMetadata) -> bytes:
-    """Content of a completed commit, deltacommit or replacecommit."""
+def encode_commit_metadata(metadata: CommitMetadata, *, replaces: bool = False) -> bytes:
+    """Content of a completed commit or deltacommit or, if it `replaces`, of a replacecommit."""
+    assert replaces or not metadata.replaced, "only a replacecommit ends file groups"
     if metadata.cdc_files:
         raise UnsupportedFormat(
             "Commit metadata with change logs can be read but not written.",
@@ -132,7 +133,7 @@ def encode_commit_metadata(metadata: CommitMetadata) -> bytes:
         "version": None,
         "operationType": metadata.operation,
     }
-    if not metadata.replaced and metadata.operation not in REPLACING_OPERATIONS:
+    if not replaces:
         return encode_container("HoodieCommitMetadata", record)
     record["partitionToReplaceFileIds"] = {
         partition: list(file_ids) for partition, file_ids in metadata.replaced.items()

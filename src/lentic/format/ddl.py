@@ -76,6 +76,14 @@ def parse_ddl(text: str) -> pa.Schema:
     return pa.schema(fields)
 
 
+def parse_type(text: str) -> pa.DataType:
+    """The type that `text` names, as `parse_ddl` takes it behind a column's name."""
+    parser = _Parser(text)
+    found = parser.type(0)
+    parser.ensure_end()
+    return found
+
+
 def _tokens(text: str) -> Iterator[_Token]:
     at = 0
     while at < len(text):
@@ -153,7 +161,7 @@ class _Parser:
     def _column(self, depth: int) -> pa.Field:
         name = self._name()
         self._skip(":")
-        kind = self._type(depth)
+        kind = self.type(depth)
         nullable = True
         if self._skip("not"):
             self._expect("null")
@@ -174,7 +182,7 @@ class _Parser:
             self._refuse("the comment in quotes")
         return re.sub(r"\\(.)", r"\1", self._take().text[1:-1], flags=re.DOTALL)
 
-    def _type(self, depth: int) -> pa.DataType:
+    def type(self, depth: int) -> pa.DataType:
         if depth > _DEPTH_MAX:
             self._refuse(f"types nested at most {_DEPTH_MAX} deep")
         token = self._token
@@ -198,11 +206,11 @@ class _Parser:
         self._expect("<")
         kind: pa.DataType
         if word == "array":
-            kind = pa.list_(pa.field("element", self._type(depth)))
+            kind = pa.list_(pa.field("element", self.type(depth)))
         elif word == "map":
-            key = self._type(depth)
+            key = self.type(depth)
             self._expect(",")
-            kind = pa.map_(key, self._type(depth))
+            kind = pa.map_(key, self.type(depth))
         else:
             kind = pa.struct(self.columns(depth))
         self._expect(">")

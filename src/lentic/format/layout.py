@@ -3,6 +3,8 @@
 .hoodie/hoodie.properties[.backup]      what the table is
 .hoodie/timeline/                       instants; history/ beneath it holds the archived ones
 .hoodie/.temp/<requested_at>/           markers of a write in progress
+.hoodie/.completion/<requested_at>/     which shares of it are complete, and what was accepted
+.hoodie/.completion/<requested_at>.finalized.json  nothing can be added to it any more
 .hoodie/.heartbeat/<requested_at>       sign of life of a writer
 .hoodie/metadata/                       the metadata table, a table of its own
 <partition>/.hoodie_partition_metadata  makes a folder a partition
@@ -22,6 +24,7 @@ PROPERTIES_BACKUP = ".hoodie/hoodie.properties.backup"
 TIMELINE = ".hoodie/timeline"
 HISTORY = ".hoodie/timeline/history"
 TEMP = ".hoodie/.temp"
+COMPLETIONS = ".hoodie/.completion"
 HEARTBEATS = ".hoodie/.heartbeat"
 CANCEL = ".hoodie/.cancel"
 LOCK = ".hoodie/.locks/lentic.lock"
@@ -49,6 +52,26 @@ def markers(requested_at: RequestedAt) -> str:
 def marker(requested_at: RequestedAt, data_path: str, kind: MarkerKind) -> str:
     """Path of the marker that announces the data file at `data_path`."""
     return f"{markers(requested_at)}/{data_path}.marker.{kind}"
+
+
+def completions(requested_at: RequestedAt) -> str:
+    """Directory of the completion markers of one write, and of what was accepted of it."""
+    return f"{COMPLETIONS}/{requested_at}"
+
+
+def completion(requested_at: RequestedAt, share_digest: str) -> str:
+    """Path of the marker that says that one share of a write is complete."""
+    return f"{completions(requested_at)}/{share_digest}.completed.json"
+
+
+def accepted_statuses(requested_at: RequestedAt) -> str:
+    """Path of the statuses that the driver accepted."""
+    return f"{completions(requested_at)}/statuses.json"
+
+
+def finalized(requested_at: RequestedAt) -> str:
+    """Path of the marker after which no attempt may add to the write."""
+    return f"{COMPLETIONS}/{requested_at}.finalized.json"
 
 
 def data_file(partition: str, name: str) -> str:

@@ -39,6 +39,10 @@ class CompactionPlan:
     operations: tuple[CompactionOperation, ...]
     extra: Mapping[str, str] = field(default_factory=dict)
 
+    def groups(self) -> frozenset[tuple[str, str]]:
+        """Partition and file id of every file group it compacts."""
+        return frozenset((op.partition, op.file_id) for op in self.operations)
+
 
 def encode_compaction_plan(plan: CompactionPlan) -> bytes:
     """Content of `<requested_at>.compaction.requested`."""

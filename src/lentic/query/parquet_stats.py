@@ -78,7 +78,8 @@ def _keeps_order(stored: pa.DataType, wanted: pa.DataType) -> bool:
             signed = pa.types.is_signed_integer(stored) and pa.types.is_signed_integer(wanted)
             return bool(signed and stored.bit_width <= wanted.bit_width)
         case Kind.FLOATING:
-            return bool(32 <= stored.bit_width <= wanted.bit_width)
+            # A float that became a double is read by its text, which the bounds are not.
+            return bool(32 <= stored.bit_width == wanted.bit_width)
         case Kind.DECIMAL:
             digits = stored.precision - stored.scale <= wanted.precision - wanted.scale
             return bool(digits and stored.scale <= wanted.scale)

@@ -274,15 +274,19 @@ def _is_like(p: Like, column: pa.Array) -> pa.Array:
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), pa.bool_())
     _operand(p.column, column.type, "=", p.pattern)
-    pieces = like_pieces(p.pattern)
-    assert pieces is not None, p.pattern
+    return is_like(_comparable(column), p.pattern)
+
+
+def is_like(texts: pa.Array, pattern: str) -> pa.Array:
+    """For each text whether it is like the pattern, which has no unfinished escape."""
+    pieces = like_pieces(pattern)
+    assert pieces is not None, pattern
     prefix, rest = like_prefix(pieces)
-    ready = _comparable(column)
     if rest == ["%"]:
-        return pc.starts_with(ready, prefix)
+        return pc.starts_with(texts, prefix)
     wild = {"%": ".*", "_": "."}
     regex = "".join(wild[text] if is_wild else re.escape(text) for text, is_wild in pieces)
-    return pc.match_substring_regex(ready, rf"(?s)\A{regex}\z")
+    return pc.match_substring_regex(texts, rf"(?s)\A{regex}\z")
 
 
 def _comparable(column: pa.Array) -> pa.Array:

@@ -58,8 +58,11 @@ class Window:
         partitions = {group.partition for group in self.groups}
         if replaced:
             partitions |= {p for metadata in self.writes.values() for p in metadata.replaced}
+        # A window of the active timeline alone did not load the history, but the files that its
+        # writes built upon may be older.
+        history = self.history if self.history.instants else None
         return load_partition_files(
-            source.table.storage, source.timeline, partitions, self.history, self.requested
+            source.table.storage, source.timeline, partitions, history, self.requested
         )
 
 

@@ -23,7 +23,7 @@ def align(rows: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBatch
         column = rows.column(index)
         if column.type != wanted.type:
             try:
-                column = column.cast(wanted.type)
+                column = _cast(column, wanted.type)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise Corrupt(
                     f"Column {wanted.name} of type {rows.schema.field(index).type} does not read "
@@ -32,6 +32,13 @@ def align(rows: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBatch
                 ) from error
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    if pa.types.is_float32(column.type) and pa.types.is_float64(wanted):
+        # By its text, as Apache Hudi reads it: 0.1 stays 0.1, which its bits would not.
+        column = column.cast(pa.string())
+    return column.cast(wanted)
 
 
 def align_table(rows: pa.Table, schema: pa.Schema, where: str) -> pa.Table:

@@ -15,12 +15,8 @@ import pyarrow as pa
 
 from lentic.errors import Corrupt, UnsupportedFormat
 from lentic.format.log_block import Block, BlockKind, Header, decode_blocks
-from lentic.format.log_payload import (
-    DeleteRecord,
-    decode_avro_payload,
-    decode_delete_payload,
-    decode_parquet_payload,
-)
+from lentic.format.log_deletes import DeleteRecord, decode_delete_payload
+from lentic.format.log_payload import decode_avro_payload, decode_parquet_payload
 from lentic.format.record_fields import RECORD_KEY
 from lentic.records.align import align_table
 from lentic.records.merge import Change, Deletes

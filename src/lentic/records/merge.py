@@ -3,7 +3,8 @@
 Rules (format: record merging; R17). Changes come in merge order. Without ordering fields the later
 change wins. With them the greater ordering value wins and a tie goes to the later change; a null
 ordering value lies below every other. A delete without an ordering value (a hard delete) wins over
-all that came before it and loses to all that comes after. Changes are first reduced among
+all that came before it and loses to the next row. Between the two there is nothing to delete, so
+the deletes of delete blocks that come there count for nothing. Changes are first reduced among
 themselves, and what is left of them meets the base row last, as every engine of this format does
 it: a row that came after a hard delete is compared with the base row by ordering value again.
 Everything here works on whole columns; the only loops run over columns and fields.
@@ -79,7 +80,7 @@ def reduce_changes(
     wall = np.full(count, -1, dtype=np.int64)
     hard = np.flatnonzero(series.is_hard)
     wall[code_of[hard]] = hard
-    alive = np.arange(len(code_of)) > wall[code_of]
+    alive = _counting(code_of, wall, series.row)
     winner = wall.copy()
     last = _last_per_key(code_of, alive, series.ordering)
     winner[last[0]] = last[1]
@@ -153,6 +154,20 @@ def _deleted(rows: pa.Table) -> Flags:
     if IS_DELETED not in rows.column_names:
         return np.zeros(rows.num_rows, dtype=bool)
     return _flags(pc.fill_null(_array(rows.column(IS_DELETED)), False))
+
+
+def _counting(code_of: Positions, wall: Positions, row: Positions) -> Flags:
+    """Which changes come after their key's last hard delete, at `wall`, and are not deletes without
+    a row right behind it."""
+    positions = np.arange(len(code_of))
+    alive: Flags = positions > wall[code_of]
+    walled = alive & (wall[code_of] >= 0)
+    if walled.any():
+        rows = np.flatnonzero(walled & (row >= 0))[::-1]
+        next_row = np.full(len(wall), len(code_of), dtype=np.int64)
+        next_row[code_of[rows]] = rows  # from the back, so that the first one stays
+        alive &= ~walled | (positions >= next_row[code_of])
+    return alive
 
 
 def _last_per_key(

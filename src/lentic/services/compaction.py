@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lentic.engine import Engine
+from lentic.config.groups import OnRerun
+from lentic.engine import Attempt, Engine
 from lentic.errors import ConfigError, MissingFile
 from lentic.format import layout
 from lentic.format.commit_metadata import SCHEMA_KEY, WriteStat
@@ -26,6 +27,7 @@ from lentic.format.names import (
 from lentic.format.plans import CompactionOperation, CompactionPlan, encode_compaction_plan
 from lentic.format.record_fields import with_meta_schema
 from lentic.format.times import RequestedAt
+from lentic.progress import Measure, Stage
 from lentic.records.base_writer import ParquetStyle, write_base
 from lentic.records.slice_reader import SliceReader
 from lentic.services.outcome import AlreadyCommitted, Committed, Outcome
@@ -37,10 +39,12 @@ from lentic.view.files import FileGroup, FileSlice
 from lentic.view.listing import load_table_view, load_writes
 from lentic.view.schema import load_avro_schema, load_table_schema
 from lentic.view.table_view import Writes, build_view
-from lentic.write import markers
+from lentic.write import completion, markers
 from lentic.write.commit import Begun, commit_write
+from lentic.write.completion import Share, decode_accepted, encode_accepted
+from lentic.write.handle import Once
 from lentic.write.operations import RUN_NUMBERS, merge_fields, parquet_style
-from lentic.write.status import WriteStatus, decode_statuses, encode_status
+from lentic.write.status import WriteStatus
 
 
 def plan_compaction(groups: Iterable[FileGroup]) -> CompactionPlan:
@@ -90,23 +94,41 @@ def execute_compaction(table: OpenTable, engine: Engine, at: RequestedAt) -> Out
         timeline = txn.timeline
     for path in markers.list_announced(table.storage, at):
         table.storage.delete(path)
+    completion.remove_completions(table.storage, at, keep_finalized=False)
     plan = load_compaction_plan(table.storage, instant)
     schema = with_meta_schema(load_table_schema(table.storage, timeline, table.config))
     work = CompactionWork(
         reader=SliceReader(table.storage, schema, merge_fields(table.config)),
         requested_at=at,
         writes=load_writes(table.storage, timeline, _makers(plan)),
-        style=parquet_style(table),
+        style=parquet_style(table.write_options),
         run=table.world.entropy.integer(RUN_NUMBERS),
+        on_rerun=table.write_options.on_rerun,
     )
-    statuses = decode_statuses(engine.run(work, list(enumerate(plan.operations))))
-    extra = {SCHEMA_KEY: load_avro_schema(table.storage, timeline, table.config)}
+    texts = engine.run(work, plan.operations, Stage("compacting", measure_compaction))
+    accepted = tuple(map(decode_accepted, texts))
     commit_write(
-        table, Begun(instant, timeline), statuses, operation="COMPACT", extra=extra, compacted=True
+        table,
+        Begun(instant, timeline),
+        accepted,
+        run=work.run,
+        operation="COMPACT",
+        extra={SCHEMA_KEY: load_avro_schema(table.storage, timeline, table.config)},
+        compacted=True,
     )
     done = load_timeline(table.storage).find(instant)
     assert done is not None
     return Committed(done)
+
+
+def measure_compaction(text: str) -> Measure:
+    """What the text of a compacted slice says was written: all rows of the new base file."""
+    stats = [status.stat for status in decode_accepted(text).statuses]
+    return Measure(
+        rows=sum(stat.writes for stat in stats),
+        files=len(stats),
+        bytes=sum(stat.size for stat in stats),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +140,17 @@ class CompactionWork:
     writes: Writes
     style: ParquetStyle
     run: int
+    on_rerun: OnRerun
 
-    def __call__(self, task: tuple[int, CompactionOperation]) -> str:
-        number, operation = task
+    def __call__(self, attempt: Attempt, operation: CompactionOperation) -> str:
+        once = Once(self.reader.storage, self.requested_at, self.on_rerun)
+        share = Share(operation.partition, operation.file_id, attempt.task)
+        return encode_accepted(once.do(share, lambda: (self._compact(attempt, operation),)))
+
+    def _compact(self, attempt: Attempt, operation: CompactionOperation) -> WriteStatus:
         storage = self.reader.storage
         part = self._slice(storage, operation)
-        token = f"{number}-{self.run}-0"
+        token = f"{attempt.task}-{self.run}-{attempt.number}"
         name = format_base_file(BaseFileName(operation.file_id, token, self.requested_at))
         path = layout.data_file(operation.partition, name)
         markers.announce(storage, self.requested_at, path, "MERGE" if part.base else "CREATE")
@@ -144,7 +171,7 @@ class CompactionWork:
             base_file=operation.base_file,
         )
         tally = merge.tally
-        return encode_status(WriteStatus(stat, tally.inserted, tally.updated, tally.deleted))
+        return WriteStatus(stat, tally.inserted, tally.updated, tally.deleted)
 
     def _slice(self, storage: Storage, operation: CompactionOperation) -> FileSlice:
         """Exactly the files the plan names (R12), none found by listing."""

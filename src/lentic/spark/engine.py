@@ -8,6 +8,7 @@ last stage, so a stage that Spark runs again sends the same rows to the same pla
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -16,37 +17,67 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas import functions as vectorised
-from pyspark.sql.types import IntegerType
+from pyspark.sql.types import IntegerType, StructType
 
-from lentic.engine import Attempt, Handle, Route, Scan, ScanTask, Shuffle
+from lentic.engine import (
+    FILE_ID,
+    FOUND_IN,
+    KEY,
+    LOOKING_UP,
+    MATCHED,
+    PARTITION,
+    SOURCE,
+    TARGET,
+    WORKING,
+    Attempt,
+    Handle,
+    Join,
+    KeyFile,
+    Located,
+    Lookup,
+    Route,
+    Scan,
+    ScanTask,
+    Shuffle,
+    in_two_partitions,
+    twice,
+)
 from lentic.errors import SchemaMismatch
+from lentic.progress import Progress, Stage, Watch, watching
 from lentic.spark.carried import carry, unpack
 from lentic.spark.dataframe import arrow_schema, spark_schema
+from lentic.spark.following import following
 
 T = TypeVar("T")
 Batches = Iterator[pa.RecordBatch]
 
 _ROUTE = "__lentic_route"
+_TAG = "__lentic_tag"
 _arrow_udf: Any = vectorised.arrow_udf  # its published types know no variable arguments
 _TASKS_PER_CORE = 2
 _CORES_UNKNOWN = 8
+_COUNTING, _CHECKING = Stage("counting new rows"), Stage("checking keys")
 
 
 class SparkEngine:
     """Runs on the session it is given. Rows come and go as DataFrames."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, progress: Progress | None = None) -> None:
         self._spark = spark
+        self._progress = progress
 
     def schema(self, source: Any) -> pa.Schema:
         return arrow_schema(self._frame(source).schema)
 
-    def run(self, work: Callable[[T], str], tasks: Sequence[T]) -> list[str]:
+    def run(
+        self, work: Callable[[Attempt, T], str], tasks: Sequence[T], stage: Stage = WORKING
+    ) -> list[str]:
         if not tasks:
             return []
         done = self._over_tasks(tasks, _worker_of_texts(work), "number long, text string")
-        with unpack():
+        with self._watched(stage) as watch:
             rows = done.collect()
+            watch.advance((row.text for row in rows), tasks=0)
         return [row.text for row in sorted(rows, key=lambda row: row.number)]
 
     def shuffle(self, source: Any, shuffle: Shuffle) -> list[str]:
@@ -55,9 +86,78 @@ class SparkEngine:
         route = _arrow_udf(_router(shuffle.columns, shuffle.route, tasks), IntegerType())
         routed = frame.withColumn(_ROUTE, route(*(sql.col(_quoted(n)) for n in shuffle.columns)))
         placed = routed.repartitionById(tasks, sql.col(_ROUTE))
-        with unpack():
+        with self._watched(shuffle.stage) as watch:
             rows = placed.mapInArrow(_handler(shuffle.handle), "text string").collect()
+            watch.advance((row.text for row in rows), tasks=0)
         return [row.text for row in rows]
+
+    def locate(self, source: Any, lookup: Lookup) -> Located:
+        tag = _arrow_udf(_tagger(lookup), f"`{KEY}` string, `{PARTITION}` string")
+        columns = (sql.col(_quoted(name)) for name in lookup.columns)
+        tagged = self._frame(source).withColumn(_TAG, tag(*columns))
+        tagged = tagged.select("*", f"{_TAG}.{KEY}", f"{_TAG}.{PARTITION}").drop(_TAG)
+        with self._watched(LOOKING_UP if lookup.files else _COUNTING):
+            located = self._looked_up(tagged, lookup) if lookup.files else _not_found(tagged)
+            fresh = located.where(sql.col(FILE_ID).isNull()).groupBy(PARTITION).count()
+            counts = fresh.collect()
+        tagged.unpersist()
+        return Located(located, {row[0]: row[1] for row in counts})
+
+    def release(self, located: Located) -> None:
+        located.rows.unpersist()
+
+    def _looked_up(self, tagged: DataFrame, lookup: Lookup) -> DataFrame:
+        """Several passes follow, so the user's rows are made once, and so is what was found."""
+        assert lookup.files is not None
+        tagged.persist()
+        if lookup.across:
+            places = tagged.groupBy(KEY).agg(sql.countDistinct(PARTITION).alias("places"))
+            if places.where("places > 1").limit(1).collect():
+                raise in_two_partitions()
+        partitions = tagged.select(PARTITION).distinct().collect()
+        files = lookup.files(tuple(sorted(row[0] for row in partitions)))
+        located = _not_found(tagged)
+        if files:
+            held = self._held(files, lookup)
+            on = [KEY] if lookup.across else [KEY, PARTITION]
+            held = held if lookup.across else held.withColumn(PARTITION, sql.col(FOUND_IN))
+            located = tagged.join(held, on, "left")
+        if lookup.settle:
+            fields = [*located.schema.fields, *spark_schema(lookup.settled).fields]
+            located = located.mapInArrow(_by_batch(lookup.settle), StructType(fields))
+        return located.persist()
+
+    def _held(self, files: Sequence[KeyFile], lookup: Lookup) -> DataFrame:
+        """The keys that the files hold, with the file group and partition of each."""
+        parts: list[DataFrame] = []
+        plain = [file.uri for file in files if file.uri and _is_verbatim(file.uri)]
+        if plain:
+            reader = self._spark.read.schema("_hoodie_record_key string")
+            rows = reader.option("recursiveFileLookup", "true").parquet(*plain)
+            file_id = sql.substring_index(sql.col("_metadata.file_name"), "_", 1)
+            named = sql.broadcast(self._file_names(files))
+            rows = rows.withColumn(FILE_ID, file_id).join(named, FILE_ID)
+            parts.append(rows.select(sql.col("_hoodie_record_key").alias(KEY), FILE_ID, FOUND_IN))
+        others = [file for file in files if not file.uri or not _is_verbatim(file.uri)]
+        if others:
+            schema = f"`{KEY}` string, `{FILE_ID}` string, `{FOUND_IN}` string"
+            parts.append(self._over_tasks(others, _worker_of_keys(lookup), schema))
+        return parts[0] if len(parts) == 1 else parts[0].union(parts[1])
+
+    def _file_names(self, files: Sequence[KeyFile]) -> DataFrame:
+        names = [(file.file_id, file.partition) for file in files]
+        return self._spark.createDataFrame(names, f"`{FILE_ID}` string, `{FOUND_IN}` string")
+
+    def join(self, source: Any, target: Any, join: Join) -> DataFrame:
+        left, right = _prefixed(self._frame(source), SOURCE), _prefixed(target, TARGET)
+        keys = [sql.col(_quoted(SOURCE + name)) for name in join.on]
+        with self._watched(_CHECKING):
+            if left.groupBy(*keys).count().where("count > 1").limit(1).collect():
+                raise twice(join.on)
+        right = right.withColumn(MATCHED, sql.lit(True))
+        same = [sql.col(_quoted(SOURCE + n)) == sql.col(_quoted(TARGET + n)) for n in join.on]
+        pairs = left.join(right, same, "left").fillna(False, [MATCHED])
+        return pairs.mapInArrow(_by_batch(join.make), spark_schema(join.schema))
 
     def collect(self, scan: Scan) -> DataFrame:
         struct = spark_schema(scan.schema)
@@ -77,6 +177,16 @@ class SparkEngine:
         if not parts:
             return self._spark.createDataFrame([], struct)
         return parts[0] if len(parts) == 1 else parts[0].union(parts[1])
+
+    @contextmanager
+    def _watched(self, stage: Stage) -> Iterator[Watch]:
+        """Spark runs in this block: what its workers raise is raised, how far it is is shown."""
+        with (
+            unpack(),
+            watching(self._progress, stage, None) as watch,
+            following(self._spark, watch),
+        ):
+            yield watch
 
     def _frame(self, source: Any) -> DataFrame:
         if isinstance(source, pa.Table):
@@ -124,18 +234,64 @@ def _handler(handle: Handle) -> Callable[[Batches], Batches]:
     def work(batches: Batches) -> Batches:
         context = TaskContext.get()
         assert context is not None, "a task runs in a task"
-        # A stage that is run again starts at attempt 0 again; only the task attempt id is unique.
-        attempt = Attempt(context.partitionId(), context.taskAttemptId())
         with carry():
-            texts = list(handle(attempt, batches))
+            texts = list(handle(_attempt(context.partitionId()), batches))
         yield pa.RecordBatch.from_pydict({"text": pa.array(texts, pa.string())})
 
     return work
 
 
-def _worker_of_texts(work: Callable[[Any], str]) -> Callable[[Any, int], Batches]:
+def _tagger(lookup: Lookup) -> Callable[..., pa.Array]:
+    # Not the lookup itself: what it asks in the driver cannot travel.
+    names, tag = list(lookup.columns), lookup.tag
+
+    def tagged(*arrays: pa.Array) -> pa.Array:
+        with carry():
+            rows = pa.RecordBatch.from_arrays(list(arrays), names=names)
+            return pa.StructArray.from_arrays(tag(rows).columns, [KEY, PARTITION])
+
+    return tagged
+
+
+def _not_found(tagged: DataFrame) -> DataFrame:
+    nothing = sql.lit(None).cast("string")
+    return tagged.withColumn(FILE_ID, nothing).withColumn(FOUND_IN, nothing)
+
+
+def _prefixed(frame: DataFrame, prefix: str) -> DataFrame:
+    return frame.select(*(sql.col(_quoted(n)).alias(prefix + n) for n in frame.columns))
+
+
+def _by_batch(make: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Callable[[Batches], Batches]:
+    def work(batches: Batches) -> Batches:
+        for batch in batches:
+            with carry():
+                yield make(batch)
+
+    return work
+
+
+def _worker_of_keys(lookup: Lookup) -> Callable[[KeyFile, int], Batches]:
+    read = lookup.read
+
+    def run(file: KeyFile, number: int) -> Batches:
+        for keys in read(file):
+            same = [pa.repeat(pa.scalar(t), len(keys)) for t in (file.file_id, file.partition)]
+            yield pa.RecordBatch.from_arrays([keys, *same], [KEY, FILE_ID, FOUND_IN])
+
+    return run
+
+
+def _attempt(task: int) -> Attempt:
+    context = TaskContext.get()
+    assert context is not None, "a task runs in a task"
+    # A stage that is run again starts at attempt 0 again; only the task attempt id is unique.
+    return Attempt(task, context.taskAttemptId())
+
+
+def _worker_of_texts(work: Callable[[Attempt, Any], str]) -> Callable[[Any, int], Batches]:
     def run(task: Any, number: int) -> Batches:
-        text = work(task)
+        text = work(_attempt(number), task)
         yield pa.RecordBatch.from_pydict(
             {"number": pa.array([number], pa.int64()), "text": pa.array([text], pa.string())}
         )
@@ -153,8 +309,12 @@ def _worker_of_rows(scan: Scan) -> Callable[[Any, int], Batches]:
 
 
 def _is_plain(task: ScanTask) -> bool:
+    return task.parquet is not None and _is_verbatim(task.parquet)
+
+
+def _is_verbatim(uri: str) -> bool:
     # Spark would expand these characters in a path instead of taking them as they are.
-    return task.parquet is not None and not any(char in task.parquet for char in "*?[]{}\\")
+    return not any(char in uri for char in "*?[]{}\\")
 
 
 def _quoted(name: str) -> str:

@@ -84,6 +84,13 @@ class Storage(Protocol):
     def delete(self, path: str) -> bool:
         """Remove the file; False if there was none. Never an error because it is gone."""
 
+    def prune(self, directory: str) -> None:
+        """Forget `directory` and those beneath it as far as they hold no files.
+
+        Only a matter of tidiness, where a backend has directories at all; never an error, but for a
+        path that is none (`InvalidPath`).
+        """
+
 
 def checked_path(path: str) -> str:
     """`path` itself, if it names something strictly inside the root; else `InvalidPath`.

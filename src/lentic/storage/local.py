@@ -149,6 +149,13 @@ class LocalStorage:
                 return False
         return True
 
+    def prune(self, directory: str) -> None:
+        with suppress(OSError, StorageError):
+            top = self._inside(checked_path(directory))
+            for found, _, _ in os.walk(top, topdown=False):
+                with suppress(OSError):  # which it is, of a directory that holds anything
+                    os.rmdir(found)
+
     def _entries(self, directory: str) -> Iterator[FileInfo | str]:
         """The files of one directory as `FileInfo`, its directories as paths.
 

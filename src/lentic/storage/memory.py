@@ -95,6 +95,9 @@ class MemoryStorage:
         with self._lock:
             return self._files.pop(checked_path(path), None) is not None
 
+    def prune(self, directory: str) -> None:
+        checked_path(directory)
+
     def _list(self, is_wanted: Callable[[str], bool]) -> list[FileInfo]:
         with self._lock:
             return [

@@ -148,6 +148,9 @@ class ObjectStorage:
                 return False
         return True
 
+    def prune(self, directory: str) -> None:
+        checked_path(directory)
+
     def _create(self, path: str, data: bytes, nonce: str) -> None:
         marks: Any = {_NONCE_KEY: nonce}
         obstore.put(self._store(), path, data, mode="create", attributes=marks)

@@ -6,7 +6,8 @@ from collections import Counter
 
 from lentic.format import layout
 from lentic.format.names import requested_at_of
-from lentic.storage.base import Storage
+from lentic.format.times import RequestedAt
+from lentic.storage.base import FileInfo, Storage
 from lentic.timeline.reader import load_commit_metadata, load_timeline
 from lentic.view.listing import load_table_view
 
@@ -40,13 +41,25 @@ def check_table(storage: Storage) -> list[str]:
 
 
 def list_leftovers(storage: Storage) -> list[str]:
-    """Data files no completed write names, and markers. None should be left once a later write has
-    cleaned up after a crash."""
+    """Data files no completed write names, markers, and what attempts and driver agreed on. None
+    should be left once a later write has cleaned up after a crash.
+
+    The finalize marker of an instant that has ended is none: it stays for attempts that wake up
+    late.
+    """
     timeline = load_timeline(storage)
     named = {p for i in timeline.writes() for p in load_commit_metadata(storage, i).paths()}
+    pending = {layout.finalized(i.requested_at) for i in timeline.pending()}
     return [
         file.path
         for file in storage.walk("")
         if file.path.startswith(layout.TEMP + "/")
+        or (file.path.startswith(layout.COMPLETIONS + "/") and not _is_finalize_marker(file))
+        or file.path in pending
         or (requested_at_of(file.name) and file.path not in named)
     ]
+
+
+def _is_finalize_marker(file: FileInfo) -> bool:
+    at = RequestedAt(file.name.partition(".")[0])
+    return file.path == layout.finalized(at)

@@ -5,8 +5,9 @@
         check(run.storage), run
 
 The flow runs once unharmed to count its calls, then once for every call and every way to die there.
-No threads are involved. `run.storage` is the plain memory behind the flow's storage: a fresh view
-that does not crash, as a new process would have.
+The setup runs once; each run begins on a copy of what it left. No threads are involved.
+`run.storage` is the plain memory behind the flow's storage: a fresh view that does not crash, as a
+new process would have.
 """
 
 from __future__ import annotations
@@ -17,10 +18,42 @@ from dataclasses import dataclass
 from lentic.coordination.lock import LockProvider
 from lentic.storage.base import Storage
 from lentic.storage.memory import MemoryStorage
+from lentic.testing.sim_world import SimLock
 from lentic.testing.simulation import Crashed, Raised, Simulation, When
 from lentic.world import World
 
 Flow = Callable[[Storage, World, LockProvider], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What a setup left, for any number of runs to begin on: files, time, and the lock's memory."""
+
+    files: tuple[tuple[str, bytes], ...] = ()
+    now_ms: int = 0
+    epoch: int = 0
+    last_time: str = ""
+
+    def stage(self, seed: int = 0) -> tuple[Simulation, SimLock]:
+        """A new simulation that finds the scene as it was left."""
+        sim = Simulation(seed)
+        lock = sim.lock()
+        sim.now_ms, lock.epoch, lock.last_time = self.now_ms, self.epoch, self.last_time
+        for path, data in self.files:
+            sim.memory.replace(path, data)
+        return sim, lock
+
+
+EMPTY = Scene()
+
+
+def set_scene(setup: Flow, *, seed: int = 0) -> Scene:
+    """Run `setup` and keep what it leaves."""
+    sim = Simulation(seed)
+    lock = sim.lock()
+    setup(sim.storage(), sim.world("setup"), lock)
+    files = tuple((file.path, sim.memory.read(file.path)) for file in sim.memory.walk(""))
+    return Scene(files, sim.now_ms, lock.epoch, lock.last_time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +79,16 @@ class CrashRun:
         return "\n".join([f"{self.point}", *self.trace])
 
 
-def sweep(flow: Flow, setup: Flow | None = None, *, seed: int = 0) -> Iterator[CrashRun]:
+def sweep(flow: Flow, setup: Flow | Scene = EMPTY, *, seed: int = 0) -> Iterator[CrashRun]:
     """Every crash of `flow`, each on a storage of its own that `setup` prepared."""
-    for point in crash_points(flow, setup, seed=seed):
-        yield run_with_crash(flow, point, setup, seed=seed)
+    scene = _scene(setup, seed)
+    for point in crash_points(flow, scene, seed=seed):
+        yield run_with_crash(flow, point, scene, seed=seed)
 
 
-def crash_points(flow: Flow, setup: Flow | None = None, *, seed: int = 0) -> list[CrashPoint]:
+def crash_points(flow: Flow, setup: Flow | Scene = EMPTY, *, seed: int = 0) -> list[CrashPoint]:
     """Every call of `flow` with `before` and `after`, and `torn` where that is another end."""
-    sim, _ = _run(flow, None, setup, seed)
+    sim, _ = _run(flow, None, _scene(setup, seed), seed)
     torn = set(sim.torn_calls("flow"))
     return [
         CrashPoint(call, when)
@@ -64,12 +98,16 @@ def crash_points(flow: Flow, setup: Flow | None = None, *, seed: int = 0) -> lis
 
 
 def run_with_crash(
-    flow: Flow, point: CrashPoint | None, setup: Flow | None = None, *, seed: int = 0
+    flow: Flow, point: CrashPoint | None, setup: Flow | Scene = EMPTY, *, seed: int = 0
 ) -> CrashRun:
     """Run `flow` and kill it at `point`; None lets it live. Its own errors are raised."""
-    sim, lock = _run(flow, point, setup, seed)
+    sim, lock = _run(flow, point, _scene(setup, seed), seed)
     crashed = sim.outcomes["flow"] == Crashed()
     return CrashRun(point, crashed, sim.memory, sim.world("recovery"), lock, tuple(sim.trace))
+
+
+def _scene(setup: Flow | Scene, seed: int) -> Scene:
+    return setup if isinstance(setup, Scene) else set_scene(setup, seed=seed)
 
 
 def _ways(is_torn_different: bool) -> tuple[When, ...]:
@@ -77,15 +115,12 @@ def _ways(is_torn_different: bool) -> tuple[When, ...]:
 
 
 def _run(
-    flow: Flow, point: CrashPoint | None, setup: Flow | None, seed: int
+    flow: Flow, point: CrashPoint | None, scene: Scene, seed: int
 ) -> tuple[Simulation, LockProvider]:
-    sim = Simulation(seed)
-    storage, lock = sim.storage(), sim.lock()
-    if setup is not None:
-        setup(storage, sim.world("setup"), lock)
+    sim, lock = scene.stage(seed)
     if point is not None:
         sim.crash_at("flow", call=point.call, when=point.when)
-    world = sim.world("flow")
+    storage, world = sim.storage(), sim.world("flow")
     sim.actor("flow", lambda: flow(storage, world, lock))
     outcome = sim.run()["flow"]
     if isinstance(outcome, Raised):

@@ -72,6 +72,9 @@ class SimStorage:
     def delete(self, path: str) -> bool:
         return self._stage.call("delete", path, lambda: self._memory.delete(path))
 
+    def prune(self, directory: str) -> None:
+        self._memory.prune(directory)
+
     @contextmanager
     def open_output(self, path: str) -> Iterator[IO[bytes]]:
         file = Output()

@@ -92,6 +92,7 @@ _ANY_PATH_CALLS: dict[str, Callable[[Storage, str], object]] = {
     "replace": lambda storage, path: storage.replace(path, b"x"),
     "open_output": lambda storage, path: _write(storage, path, b"x"),
     "delete": lambda storage, path: storage.delete(path),
+    "prune": lambda storage, path: storage.prune(path),
 }
 _FILE_CALLS = {
     name: call for name, call in _ANY_PATH_CALLS.items() if name not in ("list_files", "walk")
@@ -316,6 +317,30 @@ class StorageContract:
         with pytest.raises(StorageError):
             storage.read("dir")
         assert storage.read("dir/a") == b"x"
+
+    # Tidiness
+
+    def test_pruning_takes_no_file_away(self, storage: Storage) -> None:
+        paths = ["a/b/c/file", "a/file", "b/file"]
+        for path in paths:
+            storage.put_if_absent(path, path.encode())
+        for directory in ("a", "a/b", "a/b/c", "b", "a/file", "a/b/c/file", "nowhere", "a/nowhere"):
+            storage.prune(directory)
+        assert _paths(storage) == paths
+        assert [storage.read(path) for path in paths] == [path.encode() for path in paths]
+
+    def test_a_pruned_directory_lists_empty_and_can_be_filled_again(self, storage: Storage) -> None:
+        for _ in range(2):
+            assert storage.put_if_absent("dir/deep/a", b"1")
+            _write(storage, "dir/b", b"2")
+            for path in ("dir/deep/a", "dir/b"):
+                assert storage.delete(path)
+            storage.prune("dir")
+            storage.prune("dir")
+            assert storage.walk("dir") == storage.list_files("dir") == storage.walk("") == []
+            assert storage.info("dir") is None
+        storage.replace("dir", b"a file of that name")
+        assert storage.read("dir") == b"a file of that name"
 
     # Names
 

@@ -10,7 +10,7 @@ from lentic.api import create_table, load_table_config, plan_table
 from lentic.config.groups import REGISTRY, LockOptions, TableOptions, WriteOptions
 from lentic.config.options import resolve
 from lentic.coordination.lock import LockProvider
-from lentic.engine import LocalEngine
+from lentic.engine import Engine, LocalEngine
 from lentic.storage.base import Storage
 from lentic.table import Table
 from lentic.txn.transaction import OpenTable
@@ -28,8 +28,10 @@ def open_on(
     world: World,
     lock: LockProvider,
     options: Mapping[str, object] | None = None,
+    engine: Engine | None = None,
 ) -> Table:
-    """Open the table on `storage`; its work runs in the calling thread, as simulations need it."""
+    """Open the table on `storage`; its work runs in the calling thread, as simulations need it,
+    unless they bring an engine of their own."""
     settings = resolve(options or {}, REGISTRY)
     opened = OpenTable(
         storage=storage,
@@ -39,4 +41,4 @@ def open_on(
         write_options=WriteOptions.parse(settings),
         lock_options=LockOptions.parse(settings),
     )
-    return Table(opened, LocalEngine(threads=1))
+    return Table(opened, engine or LocalEngine(threads=1))

@@ -85,7 +85,10 @@ def load_writes(
         if instant.action in WRITES:
             assert instant.completed_at is not None
             metadata = decode_write(content, instant, f"{layout.HISTORY} {instant}")
-            writes[instant.requested_at] = committed_write(instant.completed_at, metadata)
+            archived = instant.requested_at not in known
+            writes[instant.requested_at] = committed_write(
+                instant.completed_at, metadata, archived=archived
+            )
     return writes
 
 

@@ -2,8 +2,10 @@
 
 A file counts only if its instant completed and that instant's metadata names the file (R5): what a
 crashed or repeated task left behind is invisible even while it lies beside the real files. Groups
-that a completed replacement names are hidden. A moment is a completion time: writes that completed
-later do not exist for it, and neither do the base files and replacements they made.
+that a completed replacement names are hidden, whatever is written to them, while it is on the
+active timeline; once it is archived its groups' files are gone, and a group that was begun anew
+under the same id is another one. Other engines see it so too. A moment is a completion time: writes
+that completed later do not exist for it, and neither do the base files and replacements they made.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from dataclasses import dataclass, field
 
 from lentic.format.commit_metadata import SCHEMA_KEY, CommitMetadata
 from lentic.format.names import parse_base_file, parse_log_file, requested_at_of
-from lentic.format.times import CompletedAt, RequestedAt
+from lentic.format.times import CompletedAt, RequestedAt, is_upto
 from lentic.storage.base import FileInfo
 from lentic.view.files import (
     BaseFile,
@@ -29,6 +31,8 @@ from lentic.view.slicing import slice_file_group
 GONE = -1
 """Size of a file that a write names and the storage no longer has."""
 
+_FOREVER = CompletedAt("9" * 17)
+
 
 @dataclass(frozen=True, slots=True)
 class Committed:
@@ -41,13 +45,16 @@ class Committed:
     """Avro schema its files were written with, if its metadata says so."""
     sizes: Mapping[str, int] = field(default_factory=dict)
     """How long each file was when it was written, as far as the metadata says so."""
+    archived: bool = False
 
 
 Writes = Mapping[RequestedAt, Committed]
 """Completed writes by requested time."""
 
 
-def committed_write(completed_at: CompletedAt, metadata: CommitMetadata) -> Committed:
+def committed_write(
+    completed_at: CompletedAt, metadata: CommitMetadata, *, archived: bool = False
+) -> Committed:
     """What readers need to know of one completed write."""
     replaced = frozenset(
         FileGroupId(partition, file_id)
@@ -56,7 +63,7 @@ def committed_write(completed_at: CompletedAt, metadata: CommitMetadata) -> Comm
     )
     schema = sys.intern(metadata.extra.get(SCHEMA_KEY, ""))  # thousands of writes, few schemas
     sizes = {stat.path: stat.size for stat in metadata.stats if stat.path and stat.size}
-    return Committed(completed_at, metadata.paths(), replaced, schema, sizes)
+    return Committed(completed_at, metadata.paths(), replaced, schema, sizes, archived)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +89,13 @@ class TableFiles:
         }
         return build_view((*self.files, *self._gone(writes)), writes)
 
+    def ended(self, partition: str) -> frozenset[str]:
+        """The file ids of a partition under which nothing that is written will be seen."""
+        ends = ended_groups(self.writes).items()
+        return frozenset(
+            group.file_id for group, at in ends if group.partition == partition and at == _FOREVER
+        )
+
     def _gone(self, writes: Writes) -> list[FileInfo]:
         present = {file.path for file in self.files}
         named = {path for write in writes.values() for path in write.paths} - present
@@ -92,24 +106,39 @@ class TableFiles:
 
 def build_view(files: Iterable[FileInfo], writes: Writes) -> tuple[FileGroup, ...]:
     """The visible file groups among `files`, ordered by partition and file id."""
-    hidden = {group for write in writes.values() for group in write.replaced}
+    ended = ended_groups(writes)
     bases: dict[FileGroupId, list[BaseFile]] = defaultdict(list)
     logs: dict[FileGroupId, list[LogFile]] = defaultdict(list)
     for file in files:
         at = requested_at_of(file.name)
         write = writes.get(at) if at else None
-        if write is None or file.path not in write.paths:
+        if at is None or write is None or file.path not in write.paths:
             continue
         if base := parse_base_file(file.name):
             group = FileGroupId(file.directory, base.file_id)
+            if group in ended and is_upto(at, ended[group]):
+                continue
             written = write.sizes.get(file.path)
             bases[group].append(BaseFile(file.path, base, file.size, write.completed_at, written))
         elif (log := parse_log_file(file.name)) and not log.suffix:
             group = FileGroupId(file.directory, log.file_id)
+            if group in ended and is_upto(at, ended[group]):
+                continue
             written = write.sizes.get(file.path)
             logs[group].append(LogFile(file.path, log, file.size, write.completed_at, written))
-    groups = sorted((bases.keys() | logs.keys()) - hidden, key=lambda g: (g.partition, g.file_id))
+    groups = sorted(bases.keys() | logs.keys(), key=lambda g: (g.partition, g.file_id))
     return tuple(slice_file_group(g, bases.get(g, ()), logs.get(g, ())) for g in groups)
+
+
+def ended_groups(writes: Writes) -> dict[FileGroupId, CompletedAt]:
+    """The groups that replacements ended, each with the time up to which what is requested for it
+    is hidden."""
+    ended: dict[FileGroupId, CompletedAt] = {}
+    for write in writes.values():
+        at = write.completed_at if write.archived else _FOREVER
+        for group in write.replaced:
+            ended[group] = max(at, ended.get(group, at))
+    return ended
 
 
 def without_gone(group: FileGroup) -> FileGroup:

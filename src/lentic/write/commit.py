@@ -15,17 +15,23 @@ from lentic.config.groups import OnMetadataTable
 from lentic.errors import StorageError, UnsupportedFormat, WriteConflict
 from lentic.format import layout
 from lentic.format.commit_metadata import CommitMetadata, encode_commit_metadata
-from lentic.format.names import Action
+from lentic.format.names import Action, completed_action
 from lentic.format.properties import decode_properties, encode_properties
 from lentic.format.table_config import decode_table_config
 from lentic.format.times import CompletedAt, RequestedAt
 from lentic.timeline.instant import Instant
-from lentic.timeline.reader import load_commit_metadata
+from lentic.timeline.reader import load_commit_metadata, load_compaction_plan
 from lentic.timeline.timeline import Timeline
-from lentic.txn.conflicts import completed_since, overlapping_groups
+from lentic.txn.conflicts import (
+    Group,
+    completed_since,
+    overlapping_groups,
+    planned_since,
+    rewritten_groups,
+)
 from lentic.txn.transaction import OpenTable, Transaction, transaction
-from lentic.write import markers
-from lentic.write.status import WriteStatus
+from lentic.write import completion, markers
+from lentic.write.completion import Accepted, statuses_of
 
 _log = logging.getLogger(__name__)
 
@@ -36,8 +42,8 @@ _METADATA_KEYS = ("hoodie.table.metadata.partitions", "hoodie.table.metadata.par
 class Commit:
     """What a write did. Counts are in records, `bytes` is what was written.
 
-    On MERGE_ON_READ an upsert appends without reading, so every record that goes into an existing
-    file group counts as updated.
+    An updated record is one whose key was there and which has won; one that came late and changed
+    nothing counts nowhere. Overwriting counts what it ended as deleted.
     """
 
     requested_at: RequestedAt
@@ -56,37 +62,48 @@ class Begun:
 
     instant: Instant
     timeline: Timeline
+    seen: Timeline | None = None
+    """The table that the rows were computed from, where they were: what changed in their file
+    groups since then was not taken into account."""
 
 
-def begin_write(table: OpenTable, action: Action) -> Begun:
+def begin_write(table: OpenTable, action: Action, seen: Timeline | None = None) -> Begun:
     """(nothing) -> INFLIGHT, in one transaction."""
     with transaction(table) as txn:
         _ensure_metadata_table_true(txn, may_drop=True)
         instant = txn.start(txn.request(action))
-        return Begun(instant, txn.timeline)
+        return Begun(instant, txn.timeline, seen)
 
 
 def commit_write(
     table: OpenTable,
     begun: Begun,
-    statuses: Sequence[WriteStatus],
+    accepted: Sequence[Accepted],
     *,
+    run: int,
     operation: str,
     extra: Mapping[str, str],
+    replaced: Mapping[str, tuple[str, ...]] | None = None,
     compacted: bool = False,
 ) -> Commit:
-    """INFLIGHT -> COMPLETED with exactly the files that `statuses` name.
+    """INFLIGHT -> COMPLETED with exactly the files that `accepted` names.
 
-    `WriteConflict` if the write replaced base files that someone else changed since it began.
+    First the write is finalized, so that nothing can be added to it, then what is not accepted is
+    removed (R7). `WriteConflict` if it rewrote file groups that someone else changed meanwhile.
     """
     instant = begun.instant
+    statuses = statuses_of(accepted)
     stats = tuple(status.stat for status in statuses)
-    metadata = CommitMetadata(operation=operation, compacted=compacted, stats=stats, extra=extra)
+    metadata = CommitMetadata(
+        operation=operation, compacted=compacted, stats=stats, extra=extra, replaced=replaced or {}
+    )
+    completion.finalize(table.storage, instant.requested_at, run, accepted)
     _reconcile(table, instant, metadata.paths())
-    content = encode_commit_metadata(metadata)
+    replaces = completed_action(instant.action) is Action.REPLACECOMMIT
+    content = encode_commit_metadata(metadata, replaces=replaces)
     with transaction(table) as txn:
         _ensure_metadata_table_true(txn, may_drop=False)
-        if instant.action is Action.COMMIT:
+        if not compacted:
             _ensure_nothing_lost(txn, begun, metadata)
         completed = txn.complete(instant, content)
     _remove_markers(table, completed)
@@ -108,6 +125,7 @@ def _remove_markers(table: OpenTable, completed: Instant) -> None:
     write removes what is left."""
     try:
         markers.remove_markers(table.storage, completed.requested_at)
+        completion.remove_completions(table.storage, completed.requested_at, keep_finalized=True)
     except StorageError as error:
         _log.warning("markers of %s stay until the next write: %s", completed, error)
 
@@ -120,13 +138,25 @@ def _reconcile(table: OpenTable, instant: Instant, accepted: frozenset[str]) -> 
 
 
 def _ensure_nothing_lost(txn: Transaction, begun: Begun, mine: CommitMetadata) -> None:
-    others = completed_since(begun.timeline, txn.timeline)
-    theirs = {other: load_commit_metadata(txn.table.storage, other) for other in others}
-    for other, groups in overlapping_groups(mine, theirs).items():
+    """What a write has read, to rewrite it or to compute rows from it, must still be all there is
+    (txn/conflicts.py)."""
+    storage = txn.table.storage
+    theirs: dict[Instant, frozenset[Group]] = {}
+    if rewritten := rewritten_groups(mine):
+        for other in completed_since(begun.timeline, txn.timeline):
+            theirs[other] = load_commit_metadata(storage, other).groups() & rewritten
+        for plan in planned_since(begun.timeline, txn.timeline):
+            theirs[plan] = load_compaction_plan(storage, plan).groups() & rewritten
+    if begun.seen is not None:
+        for other in completed_since(begun.seen, txn.timeline):
+            metadata = load_commit_metadata(storage, other)
+            if not metadata.compacted:  # which changes no row
+                theirs[other] = theirs.get(other, frozenset()) | metadata.groups()
+    for other, both in overlapping_groups(mine.groups(), theirs).items():
         raise WriteConflict(
-            f"{other} changed {len(groups)} file group(s) that this write rewrote, for example "
-            f"{groups[0]}.",
-            where=txn.table.storage.root,
+            f"{other} changed {len(both)} file group(s) that this write rewrote or built upon, for "
+            f"example {both[0]}.",
+            where=storage.root,
             safe="nothing of this write is visible",
             next_step="write again",
         )

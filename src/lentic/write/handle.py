@@ -1,205 +1,181 @@
 """One attempt at one share of a write: rows in, files out, a status per file.
 
-Runs in a thread or on a worker. Order within a file group: marker, partition metadata, data file,
-status; a crash after any of them leaves only what the marker names. File names carry the run's
-nonce and the attempt (R4), so no two attempts ever share a name.
+Runs in a thread or on a worker, maybe twice, maybe at the same time, maybe long after the driver
+has moved on. For each file group (seed 003, with R6 and R7):
+
+1. The write is finalized already: this run comes too late. Fail, or serve what was accepted.
+2. An attempt has completed the group already: return its statuses and write nothing.
+3. Else write the file or files.
+4. Finalized meanwhile: remove what was just written; then as in 1.
+5. Say durably that the group is complete, unless another attempt was first: then remove what was
+   just written and return the other's statuses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from lentic.config.groups import OnRerun
 from lentic.engine import Attempt
-from lentic.errors import Corrupt, InvalidRecord
-from lentic.format import layout
-from lentic.format.bucket import bucket_file_id, parse_bucket
-from lentic.format.commit_metadata import WriteStat
-from lentic.format.names import BaseFileName, LogFileName, format_base_file, format_log_file
-from lentic.format.record_fields import META_FIELDS, META_SCHEMA
-from lentic.format.table_config import TableType
+from lentic.errors import Corrupt, InstantCancelled
 from lentic.format.times import RequestedAt
-from lentic.records.base_writer import ParquetStyle, write_base
-from lentic.records.log_writer import write_log
-from lentic.records.merge import Changes, Merge, reduce_changes
-from lentic.records.slice_reader import read_base
+from lentic.progress import Measure
 from lentic.storage.base import Storage
 from lentic.timeline.timeline import Timeline
-from lentic.view.files import FileGroup, FileSlice
-from lentic.view.listing import load_partition_view
-from lentic.write import markers
+from lentic.view.files import FileGroup, FileGroupId
+from lentic.view.listing import ensure_none_gone, load_partition_files
+from lentic.write import completion
+from lentic.write.completion import Accepted, Share, decode_accepted, encode_accepted
 from lentic.write.fit import conform
-from lentic.write.index_bucket import BucketIndex, GroupRows, split_by_group
-from lentic.write.status import WriteStatus, encode_status
+from lentic.write.group_writer import GroupWriter, Writing
+from lentic.write.placement import Placement
+from lentic.write.status import WriteStatus
 
 
 @dataclass(frozen=True, slots=True)
 class WriteHandle:
     """All that an attempt needs to know; a picklable value.
 
-    `timeline` is the one the write began on: what completes later is not merged with.
+    `timeline` is the one the write began on: what completes later is not merged with. `given` is
+    the schema rows are brought into; `carried` are columns that come with them as they are.
     """
 
-    storage: Storage
+    how: Writing
     timeline: Timeline
-    table_type: TableType
-    requested_at: RequestedAt
-    index: BucketIndex
-    schema: pa.Schema
-    avro_schema: str
-    ordering: tuple[str, ...]
-    style: ParquetStyle
-    run: int
+    placement: Placement
+    given: pa.Schema
+    carried: tuple[str, ...]
+    on_rerun: OnRerun
 
     def __call__(self, attempt: Attempt, batches: Iterator[pa.RecordBatch]) -> Iterator[str]:
-        user = pa.schema([f for f in self.schema if f.name not in META_FIELDS])
-        rows = pa.Table.from_batches([conform(batch, user) for batch in batches], user)
-        if not rows.num_rows:
+        once = Once(self.how.storage, self.how.requested_at, self.on_rerun)
+        if (accepted := once.after_finalize(attempt.task)) is not None:
+            yield from map(encode_accepted, accepted)
             return
-        groups_of: dict[str, dict[int, FileGroup]] = {}
+        ready = [self._ready(batch) for batch in batches if batch.num_rows]
+        if not ready:
+            return
+        rows = pa.Table.from_batches(ready)
+        places: dict[str, _Places] = {}
         written = 0
-        for part in split_by_group(rows, self.index.tag(rows), self.index.buckets):
-            if part.partition not in groups_of:
-                groups_of[part.partition] = self._groups_by_bucket(part.partition)
-            group = groups_of[part.partition].get(part.bucket)
-            writer = GroupWriter(self, attempt, part.partition)
-            yield encode_status(writer.upsert(part, group, first_row=written))
+        for part in self.placement.split(rows):
+            if part.partition not in places:
+                places[part.partition] = self._places(part.partition)
+            group, ended = places[part.partition].group(part.slot), places[part.partition].ended
+            file_id = group.id.file_id if group else self.placement.new_file_id(part.slot, ended)
+            current = group.latest if group else None
+            writer = GroupWriter(self.how, attempt, part.partition, file_id, current)
+            share = Share(part.partition, file_id, attempt.task)
+            yield encode_accepted(once.do(share, partial(writer.write, part, written)))
             written += part.rows.num_rows
 
-    def _groups_by_bucket(self, partition: str) -> dict[int, FileGroup]:
-        found: dict[int, FileGroup] = {}
-        for group in load_partition_view(self.storage, self.timeline, partition):
-            bucket = parse_bucket(group.id.file_id)
-            if bucket is None or bucket >= self.index.buckets or bucket in found:
-                raise Corrupt(
-                    f"File group {group.id} does not fit {self.index.buckets} buckets.",
-                    where=self.storage.root,
-                    safe="nothing was committed",
-                    next_step="open the table with the bucket count it was written with: "
-                    'options={"hoodie.bucket.index.num.buckets": N}',
-                )
-            found[bucket] = group
-        return found
+    def _ready(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        rows = conform(batch, self.given)
+        for name in self.carried:
+            rows = rows.append_column(name, batch.column(name))
+        return rows
+
+    def _places(self, partition: str) -> _Places:
+        files = load_partition_files(self.how.storage, self.timeline, [partition])
+        found: dict[str, FileGroup] = {}
+        for group in ensure_none_gone(files.groups()):
+            slot = self.placement.slot_of(group.id.file_id)
+            if slot is None or slot in found:
+                raise misplaced(group.id, self.how.storage.root)
+            found[slot] = group
+        return _Places(found, files.ended(partition))
 
 
 @dataclass(frozen=True, slots=True)
-class GroupWriter:
-    """Writes one file into one partition, for one attempt."""
+class _Places:
+    """The file groups of a partition by slot, and the file ids that no new one may have."""
 
-    handle: WriteHandle
-    attempt: Attempt
-    partition: str
+    groups: Mapping[str, FileGroup]
+    ended: frozenset[str]
 
-    def upsert(self, part: GroupRows, group: FileGroup | None, first_row: int) -> WriteStatus:
-        """Write the rows of one file group: as a log on it, or as its next base file."""
-        handle = self.handle
-        file_id = group.id.file_id if group else bucket_file_id(part.bucket)
-        rows = self._with_meta(part, file_id, first_row)
-        changes = reduce_changes([rows], handle.schema, handle.ordering)
-        _ensure_no_revival(changes, handle.ordering)
-        current = group.latest if group else None
-        if handle.table_type is TableType.COPY_ON_WRITE:
-            return self._next_base(file_id, changes, current)
-        return self._append_log(file_id, changes, current)
-
-    def _with_meta(self, part: GroupRows, file_id: str, first_row: int) -> pa.Table:
-        handle = self.handle
-        count = part.rows.num_rows
-        numbers = pc.cast(pa.array(range(first_row, first_row + count)), pa.string())
-        prefix = f"{handle.requested_at}_{self.attempt.task}"
-        meta = [
-            pa.repeat(pa.scalar(str(handle.requested_at)), count),
-            pc.binary_join_element_wise(prefix, numbers, "_"),
-            part.keys,
-            pa.repeat(pa.scalar(self.partition), count),
-            pa.repeat(pa.scalar(file_id), count),
-        ]
-        columns = pa.table(meta, schema=META_SCHEMA).columns + part.rows.columns
-        return pa.table(columns, schema=handle.schema)
-
-    def _token(self) -> str:
-        return f"{self.attempt.task}-{self.handle.run}-{self.attempt.number}"
-
-    def _append_log(self, file_id: str, changes: Changes, current: FileSlice | None) -> WriteStatus:
-        handle = self.handle
-        name = format_log_file(LogFileName(file_id, handle.requested_at, 1, self._token()))
-        path = layout.data_file(self.partition, name)
-        markers.announce(handle.storage, handle.requested_at, path, "CREATE")
-        self._ensure_partition()
-        rows = changes.rows.take(pa.array(np.sort(changes.row_of)))
-        written = write_log(
-            handle.storage,
-            path,
-            rows,
-            avro_schema=handle.avro_schema,
-            requested_at=handle.requested_at,
-            style=handle.style,
-        )
-        # Appending does not read the group: into an existing one every row counts as an update.
-        updated = written.rows if current else 0
-        stat = WriteStat(
-            file_id=file_id,
-            path=path,
-            partition=self.partition,
-            prev_commit=handle.requested_at,
-            writes=written.rows,
-            updates=updated,
-            inserts=written.rows - updated,
-            deletes=0,
-            size=written.size,
-            base_file=current.base.path.rpartition("/")[2] if current and current.base else "",
-            log_files=(name,),
-            log_version=1,
-        )
-        return WriteStatus(stat, written.rows - updated, updated, 0)
-
-    def _next_base(self, file_id: str, changes: Changes, current: FileSlice | None) -> WriteStatus:
-        handle = self.handle
-        name = format_base_file(BaseFileName(file_id, self._token(), handle.requested_at))
-        path = layout.data_file(self.partition, name)
-        old = current.base if current else None
-        markers.announce(handle.storage, handle.requested_at, path, "MERGE" if old else "CREATE")
-        self._ensure_partition()
-        merge = Merge(changes, handle.ordering)
-        base = read_base(handle.storage, old, handle.schema) if old else iter(())
-        written = write_base(handle.storage, path, merge.batches(base), handle.schema, handle.style)
-        tally = merge.tally
-        stat = WriteStat(
-            file_id=file_id,
-            path=path,
-            partition=self.partition,
-            prev_commit=old.name.requested_at if old else None,
-            writes=written.rows,
-            updates=tally.updated,
-            inserts=tally.inserted,
-            deletes=tally.deleted,
-            size=written.size,
-            base_file=old.path.rpartition("/")[2] if old else None,
-        )
-        return WriteStatus(stat, tally.inserted, tally.updated, tally.deleted)
-
-    def _ensure_partition(self) -> None:
-        ensure_partition(self.handle.storage, self.partition, self.handle.requested_at)
+    def group(self, slot: str) -> FileGroup | None:
+        return self.groups.get(slot)
 
 
-def _ensure_no_revival(changes: Changes, ordering: tuple[str, ...]) -> None:
-    """With ordering fields, engines do not agree on a key that one batch deletes without an
-    ordering value and writes again: logs are reduced first and meet the stored row last."""
-    if ordering and changes.revived.any():
-        key = changes.keys[int(np.argmax(changes.revived))]
-        raise InvalidRecord(
-            f"Key {key} is deleted without an ordering value and written again in one batch.",
-            safe="nothing was committed",
-            next_step="give the delete an ordering value, or write the deletes first",
-        )
+@dataclass(frozen=True, slots=True)
+class EmptyHandle:
+    """Empties one file group per call: the group's new base file has no rows."""
+
+    how: Writing
+    on_rerun: OnRerun
+
+    def __call__(self, attempt: Attempt, group: FileGroup) -> str:
+        once = Once(self.how.storage, self.how.requested_at, self.on_rerun)
+        writer = GroupWriter(self.how, attempt, group.id.partition, group.id.file_id, group.latest)
+        share = Share(group.id.partition, group.id.file_id, attempt.task, round=1)
+        return encode_accepted(once.do(share, writer.empty))
 
 
-def ensure_partition(storage: Storage, partition: str, requested_at: RequestedAt) -> None:
-    """Make the folder a partition for readers that discover partitions by this file."""
-    path = layout.partition_metadata(partition)
-    if storage.info(path) is None:
-        storage.put_if_absent(path, layout.encode_partition_metadata(requested_at, partition))
+@dataclass(frozen=True, slots=True)
+class Once:
+    """Has the files of a share written once, however many attempts there are."""
+
+    storage: Storage
+    requested_at: RequestedAt
+    on_rerun: OnRerun
+
+    def do(self, share: Share, write: Callable[[], tuple[WriteStatus, ...]]) -> Accepted:
+        """What the share is committed with: by this attempt, or by the one that was first."""
+        if completion.is_finalized(self.storage, self.requested_at):
+            return self._late(share)
+        if (found := completion.find_completed(self.storage, self.requested_at, share)) is not None:
+            return Accepted(share, found)
+        statuses = write()
+        if completion.is_finalized(self.storage, self.requested_at):
+            for status in statuses:
+                self.storage.delete(status.stat.path)
+            return self._late(share)
+        found = completion.complete(self.storage, self.requested_at, share, statuses)
+        return Accepted(share, found)
+
+    def after_finalize(self, task: int) -> Sequence[Accepted] | None:
+        """None if the write is still open; else what was accepted of the task."""
+        if not completion.is_finalized(self.storage, self.requested_at):
+            return None
+        return self._accepted(lambda share: share.task == task and share.round == 0)
+
+    def _late(self, share: Share) -> Accepted:
+        accepted = self._accepted(lambda one: one == share)
+        return accepted[0] if accepted else Accepted(share, ())
+
+    def _accepted(self, is_asked: Callable[[Share], bool]) -> Sequence[Accepted]:
+        if self.on_rerun is OnRerun.FAIL:
+            raise InstantCancelled(
+                f"A task of {self.requested_at} ran again after the write was finalized.",
+                where=self.storage.root,
+                safe="its files were removed; what was accepted before is not touched",
+                next_step="nothing, if the write was committed; else write again, or set "
+                "lentic.write.finalize.on_rerun=recover",
+            )
+        accepted = completion.load_accepted(self.storage, self.requested_at)
+        return [one for one in accepted if is_asked(one.share)]
+
+
+def measure_write(text: str) -> Measure:
+    """What a handle's text says it wrote: records that it changed, as `Commit` counts them."""
+    statuses = decode_accepted(text).statuses
+    return Measure(
+        rows=sum(status.inserted + status.updated + status.deleted for status in statuses),
+        files=len(statuses),
+        bytes=sum(status.stat.size for status in statuses),
+    )
+
+
+def misplaced(group: FileGroupId, root: str) -> Corrupt:
+    """A file group that no slot of the table's index is for."""
+    return Corrupt(
+        f"File group {group} does not fit the table's bucket count.",
+        where=root,
+        safe="nothing was committed",
+        next_step="open the table with the bucket count it was written with: "
+        'options={"hoodie.bucket.index.num.buckets": N}',
+    )

@@ -40,6 +40,7 @@ def remove_markers(storage: Storage, requested_at: RequestedAt) -> None:
     """Take the instant's markers away, once it is completed or rolled back."""
     for file in storage.walk(layout.markers(requested_at)):
         storage.delete(file.path)
+    storage.prune(layout.markers(requested_at))
 
 
 def list_marked(storage: Storage) -> frozenset[RequestedAt]:

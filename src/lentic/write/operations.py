@@ -1,63 +1,131 @@
-"""The write operations: each begins an instant, writes its files, and commits."""
+"""The write operations: what each of them means for rows, files and the timeline. Pure."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from enum import StrEnum
 
 import pyarrow as pa
 
-from lentic.engine import Engine, Shuffle
-from lentic.format.avro_schema import avro_schema_json
-from lentic.format.commit_metadata import SCHEMA_KEY
+from lentic.config.groups import WriteOptions
+from lentic.errors import ConfigError, SchemaMismatch
 from lentic.format.names import Action
-from lentic.format.record_fields import with_meta_schema
-from lentic.format.table_config import MergeMode, TableConfig, TableType
+from lentic.format.table_config import KeyGenerator, MergeMode, TableConfig, TableType
 from lentic.records.base_writer import ParquetStyle
-from lentic.timeline.reader import load_timeline
-from lentic.txn.transaction import OpenTable
-from lentic.view.schema import load_avro_schema, load_table_schema
-from lentic.write.commit import Begun, Commit, begin_write, commit_write
-from lentic.write.fit import ensure_fits
-from lentic.write.handle import WriteHandle
-from lentic.write.index_bucket import bucket_index
-from lentic.write.status import decode_statuses
 
 RUN_NUMBERS = 2**31
 """A run's nonce is one of the three integers of a write token."""
 
 
-def ensure_writable(table: OpenTable, engine: Engine, source: Any) -> None:
-    """Refuse rows and tables that cannot be written, before the first byte."""
-    bucket_index(table.config)
-    ensure_fits(engine.schema(source), _schema(table))
+class Operation(StrEnum):
+    """What a write does, in Apache Hudi's words, which go into the commit."""
+
+    UPSERT = "UPSERT"
+    INSERT = "INSERT"
+    BULK_INSERT = "BULK_INSERT"
+    DELETE = "DELETE"
+    INSERT_OVERWRITE = "INSERT_OVERWRITE"
+    INSERT_OVERWRITE_TABLE = "INSERT_OVERWRITE_TABLE"
+    DELETE_PARTITION = "DELETE_PARTITION"
 
 
-def begin_upsert(table: OpenTable) -> Begun:
-    """The instant of an upsert, inflight."""
-    is_cow = table.config.table_type is TableType.COPY_ON_WRITE
-    return begin_write(table, Action.COMMIT if is_cow else Action.DELTACOMMIT)
+OVERWRITES = frozenset(
+    {Operation.INSERT_OVERWRITE, Operation.INSERT_OVERWRITE_TABLE, Operation.DELETE_PARTITION}
+)
+"""What was there before is gone, whatever its keys."""
+
+LOOKS_UP = frozenset({Operation.UPSERT, Operation.DELETE})
+"""Keys that exist are found first, where no bucket says where they are."""
+
+_CDC = "hoodie.table.cdc.enabled"
+_KEYGENS = frozenset(
+    {
+        KeyGenerator.SIMPLE,
+        KeyGenerator.SIMPLE_AVRO,
+        KeyGenerator.COMPLEX,
+        KeyGenerator.COMPLEX_AVRO,
+        KeyGenerator.NON_PARTITION,
+        KeyGenerator.NON_PARTITION_AVRO,
+        KeyGenerator.SPARK_SQL,
+    }
+)
+_FILLS_SMALL_FILES = frozenset({Operation.UPSERT, Operation.INSERT})
 
 
-def run_upsert(table: OpenTable, engine: Engine, source: Any, begun: Begun) -> Commit:
-    """Insert new keys, update existing ones; of each key the batch's newest row counts."""
-    schema = _schema(table)
-    index = bucket_index(table.config)
-    handle = WriteHandle(
-        storage=table.storage,
-        timeline=begun.timeline,
-        table_type=table.config.table_type,
-        requested_at=begun.instant.requested_at,
-        index=index,
-        schema=with_meta_schema(schema),
-        avro_schema=avro_schema_json(schema, table.config.name, meta_fields=True),
-        ordering=merge_fields(table.config),
-        style=parquet_style(table),
-        run=table.world.entropy.integer(RUN_NUMBERS),
-    )
-    shuffle = Shuffle(index.columns, index.route, handle, table.write_options.shuffle_tasks)
-    statuses = decode_statuses(engine.shuffle(source, shuffle))
-    extra = {SCHEMA_KEY: load_avro_schema(table.storage, begun.timeline, table.config)}
-    return commit_write(table, begun, statuses, operation="UPSERT", extra=extra)
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A write as it was asked for.
+
+    `flagged`: rows come with a column that says which of them delete their key. `partitions` are
+    those that `DELETE_PARTITION` empties.
+    """
+
+    operation: Operation
+    sort_by: tuple[str, ...] = ()
+    flagged: bool = False
+    partitions: tuple[str, ...] = ()
+
+    @property
+    def fills_small_files(self) -> bool:
+        return self.operation in _FILLS_SMALL_FILES
+
+    @property
+    def overwrites(self) -> bool:
+        return self.operation in OVERWRITES
+
+    def combines(self, options: WriteOptions) -> bool:
+        """Whether of each key in the batch one row stays."""
+        if self.operation is Operation.UPSERT:
+            return options.combine_before_upsert
+        if self.operation is Operation.DELETE:
+            return True  # deleting a key twice is deleting it once
+        return options.combine_before_insert
+
+
+def choose_action(request: Request, config: TableConfig) -> Action:
+    """The action that the write is on the timeline.
+
+    In buckets an overwrite gives every file group a new base file and ends none (ADR 0009), so it
+    is a plain write; elsewhere it replaces file groups by others.
+    """
+    if request.overwrites and config.buckets is None:
+        return Action.REPLACECOMMIT
+    is_cow = config.table_type is TableType.COPY_ON_WRITE
+    return Action.COMMIT if is_cow else Action.DELTACOMMIT
+
+
+def ensure_sortable(request: Request, schema: pa.Schema) -> None:
+    """`SchemaMismatch` if rows cannot be sorted as asked."""
+    for name in request.sort_by:
+        if name not in schema.names:
+            raise SchemaMismatch(
+                f"sort_by names column {name}, which the table does not have.",
+                safe="nothing was written",
+                next_step=f"choose among {', '.join(schema.names)}",
+            )
+        if pa.types.is_nested(schema.field(name).type):
+            raise SchemaMismatch(
+                f"sort_by names column {name} of type {schema.field(name).type}.",
+                safe="nothing was written",
+                next_step="choose a column with plain values",
+            )
+
+
+def ensure_supported(config: TableConfig) -> None:
+    """`ConfigError` for tables that can be read but not written."""
+    for is_so, what in (
+        (not config.populate_meta_fields, "keeps no keys in its files (virtual keys)"),
+        (config.drop_partition_columns, "keeps partition columns out of its files"),
+        (config.extra.get(_CDC) == "true", f"keeps change logs ({_CDC})"),
+        (config.keygen not in _KEYGENS, f"has a {config.keygen.value} key generator"),
+        (config.merge_mode is MergeMode.CUSTOM, "merges records in a way of its own"),
+    ):
+        if is_so:
+            raise ConfigError(
+                f"Table {config.name} {what}, which this release does not write.",
+                safe="nothing was written; reading works",
+                next_step="write to it with Apache Hudi",
+            )
 
 
 def merge_fields(config: TableConfig) -> tuple[str, ...]:
@@ -65,10 +133,6 @@ def merge_fields(config: TableConfig) -> tuple[str, ...]:
     return config.ordering_fields if config.merge_mode is MergeMode.EVENT_TIME_ORDERING else ()
 
 
-def parquet_style(table: OpenTable) -> ParquetStyle:
+def parquet_style(options: WriteOptions) -> ParquetStyle:
     """How this table's Parquet is written."""
-    return ParquetStyle(table.write_options.codec, table.write_options.row_group_rows)
-
-
-def _schema(table: OpenTable) -> pa.Schema:
-    return load_table_schema(table.storage, load_timeline(table.storage), table.config)
+    return ParquetStyle(options.codec, options.row_group_rows)

@@ -12,9 +12,11 @@ from lentic.config.groups import (
     REGISTRY,
     Codec,
     ConcurrencyMode,
+    IndexType,
     LockKind,
     LockOptions,
     OnMetadataTable,
+    OnRerun,
     TableOptions,
     WriteOptions,
     storage_options,
@@ -57,6 +59,15 @@ def test_the_defaults_are_the_documented_ones() -> None:
         shuffle_tasks=0,
         on_metadata_table=OnMetadataTable.REFUSE,
         concurrency=ConcurrencyMode.SINGLE_WRITER,
+        index=IndexType.AUTO,
+        moves_partitions=True,
+        file_size=120 * 1024 * 1024,
+        small_file_size=100 * 1024 * 1024,
+        row_size=0,
+        combine_before_insert=False,
+        combine_before_upsert=True,
+        on_rerun=OnRerun.FAIL,
+        exact_counts=True,
     )
     assert LockOptions.parse(nothing) == LockOptions(LockKind.AUTO, 60_000, 200)
     table = TableOptions.parse(nothing)
@@ -97,7 +108,6 @@ def test_table_options_take_hudis_names(key: str, value: object, name: str, pars
     [
         ("hoodie.bucket.index.num.buckets", 0),
         ("hoodie.bucket.index.num.buckets", 100_000_000),
-        ("hoodie.index.type", "BLOOM"),
         ("hoodie.datasource.write.hive_style_partitioning", "maybe"),
     ],
 )
@@ -114,11 +124,53 @@ def test_a_table_option_that_cannot_be_is_refused(key: str, value: object) -> No
         ("hoodie.upsert.shuffle.parallelism", -1),
         ("hoodie.write.concurrency.mode", "OPTIMISTIC_CONCURRENCY_CONTROL"),
         ("lentic.metadata.on_write", "ignore"),
+        ("hoodie.index.type", "RECORD_INDEX"),
+        ("hoodie.simple.index.update.partition.path", "maybe"),
+        ("hoodie.parquet.max.file.size", 1_023),
+        ("hoodie.parquet.small.file.limit", -1),
+        ("hoodie.copyonwrite.record.size.estimate", -1),
+        ("hoodie.combine.before.insert", "maybe"),
+        ("hoodie.combine.before.upsert", "maybe"),
+        ("lentic.write.finalize.on_rerun", "ignore"),
+        ("lentic.write.exact_counts", "maybe"),
     ],
 )
 def test_a_write_option_that_cannot_be_is_refused(key: str, value: object) -> None:
     with pytest.raises(ConfigError, match=key.replace(".", r"\.")):
         WriteOptions.parse(resolve({key: value}, REGISTRY))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "name", "parsed"),
+    [
+        ("hoodie.index.type", "bloom", "index", IndexType.BLOOM),
+        ("hoodie.index.type", "GLOBAL_SIMPLE", "index", IndexType.GLOBAL_SIMPLE),
+        ("hoodie.simple.index.update.partition.path", "false", "moves_partitions", False),
+        ("hoodie.bloom.index.update.partition.path", False, "moves_partitions", False),
+        ("hoodie.parquet.max.file.size", "4096", "file_size", 4096),
+        ("hoodie.parquet.small.file.limit", 0, "small_file_size", 0),
+        ("hoodie.copyonwrite.record.size.estimate", 64, "row_size", 64),
+        ("hoodie.combine.before.insert", "true", "combine_before_insert", True),
+        ("hoodie.combine.before.upsert", "false", "combine_before_upsert", False),
+        ("lentic.write.finalize.on_rerun", "recover", "on_rerun", OnRerun.RECOVER),
+        ("hoodie.write.finalize.marker.on.retrigger", "recover", "on_rerun", OnRerun.RECOVER),
+        ("lentic.write.exact_counts", "false", "exact_counts", False),
+    ],
+)
+def test_write_options_take_hudis_names(key: str, value: object, name: str, parsed: object) -> None:
+    options = WriteOptions.parse(resolve({key: value}, REGISTRY))
+    assert getattr(options, name) == parsed
+    default = WriteOptions.parse(Settings({}))
+    for other in fields(WriteOptions):
+        if other.name != name:
+            assert getattr(options, other.name) == getattr(default, other.name)
+
+
+def test_an_index_is_global_by_its_name() -> None:
+    assert {kind for kind in IndexType if kind.is_global} == {
+        IndexType.GLOBAL_SIMPLE,
+        IndexType.GLOBAL_BLOOM,
+    }
 
 
 def test_a_lock_may_be_named_as_hudi_users_name_it() -> None:

@@ -129,21 +129,35 @@ def test_a_log_stat_says_what_it_stands_beside_and_a_base_stat_what_it_replaces(
 
 
 @pytest.mark.parametrize(
-    ("operation", "replaced", "is_replace"),
+    ("operation", "replaced", "replaces"),
     [
         ("UPSERT", {}, False),
         ("UPSERT", {"p0": ("a-0", "b-0")}, True),
         ("INSERT_OVERWRITE", {}, True),
+        ("INSERT_OVERWRITE", {}, False),
         ("DELETE_PARTITION", {"p0": ("a-0",)}, True),
+        ("DELETE_PARTITION", {}, False),
     ],
 )
-def test_replacing_operations_use_the_replace_schema(
-    operation: str, replaced: dict[str, tuple[str, ...]], is_replace: bool
+def test_the_action_and_not_the_operation_decides_the_schema(
+    operation: str, replaced: dict[str, tuple[str, ...]], replaces: bool
 ) -> None:
+    """In buckets an overwrite is a plain write; elsewhere it replaces, if only by nothing."""
     metadata = replace(COMMIT, operation=operation, replaced=replaced)
-    data = encode_commit_metadata(metadata)
-    assert (b"partitionToReplaceFileIds" in data) == is_replace
+    data = encode_commit_metadata(metadata, replaces=replaces)
+    assert (b"partitionToReplaceFileIds" in data) == replaces
     assert decode_commit_metadata(data, "x") == metadata
+
+
+def test_what_ends_file_groups_is_never_written_as_a_plain_commit() -> None:
+    with pytest.raises(AssertionError, match="replacecommit"):
+        encode_commit_metadata(replace(COMMIT, replaced={"p0": ("a-0",)}))
+
+
+def test_the_groups_of_a_commit_are_those_it_wrote_to_and_those_it_ended() -> None:
+    metadata = replace(COMMIT, replaced={"p0": ("a-0", "f-0"), "p1": ("f-0",)})
+    assert metadata.groups() == {("p0", "f-0"), ("", "f-0"), ("p0", "a-0"), ("p1", "f-0")}
+    assert CommitMetadata("UPSERT", False, ()).groups() == frozenset()
 
 
 def test_an_empty_file_is_empty_metadata() -> None:

@@ -1,4 +1,4 @@
-"""Block contents round trip, agree with Apache Hudi's bytes, and damage to them is `Corrupt`."""
+"""Rows in blocks round trip, have the documented bytes, and damage to them is `Corrupt`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,9 @@ from hypothesis import strategies as st
 from lentic.errors import Corrupt, SchemaMismatch
 from lentic.format.avro_schema import avro_schema_json
 from lentic.format.log_payload import (
-    DeleteRecord,
     decode_avro_payload,
-    decode_delete_payload,
     decode_parquet_payload,
     encode_avro_payload,
-    encode_delete_payload,
     encode_parquet_payload,
 )
 
@@ -213,142 +210,12 @@ def test_a_schema_that_cannot_be_or_has_no_bound_is_corrupt(schema: str) -> None
         decode_avro_payload(bomb, schema, WHERE)
 
 
-# Deletes
-
-# From a log by Apache Hudi 1.2.0: two deletes by commit time.
-REAL_DELETES = bytes.fromhex(
-    "000000030000001c04020a6b30303030020470300400020a6b3030303302047030040000"
-)
-
-
-def test_deletes_by_apache_hudi_decode_and_encode_to_the_same_bytes() -> None:
-    found = decode_delete_payload(memoryview(REAL_DELETES), WHERE)
-    assert found == [DeleteRecord("k0000", "p0", None), DeleteRecord("k0003", "p0", None)]
-    assert encode_delete_payload(found) == REAL_DELETES
-
-
-ORDERINGS = [
-    True,
-    1,
-    2**40,
-    -1.5,
-    "ü",
-    b"\x00",
-    date(2024, 2, 3),
-    Decimal("12.5"),
-    datetime(2024, 2, 3, 4, 5, 6, 789, tzinfo=UTC),
-    (1, "x", None, date(2024, 2, 3)),
-]
-
-
-@pytest.mark.parametrize("ordering", ORDERINGS, ids=str)
-def test_each_kind_of_ordering_value_round_trips(ordering: object) -> None:
-    record = DeleteRecord("k", "", ordering)
-    (found,) = decode_delete_payload(encode_delete_payload([record]), WHERE)
-    assert found == record
-    assert type(found.ordering) is type(ordering)
-
-
-def test_a_long_zero_is_an_ordering_value_and_an_int_zero_is_none() -> None:
-    record = DeleteRecord("k", "p", 0)
-    as_long = encode_delete_payload([record], ordering_types=[pa.int64()])
-    as_int = encode_delete_payload([record], ordering_types=[pa.int32()])
-    assert decode_delete_payload(as_long, WHERE) == [record]
-    assert decode_delete_payload(as_int, WHERE) == [DeleteRecord("k", "p", None)]
-
-
-# The branch of each wrapper in the union of the delete schema, as it is written (zigzag).
-@pytest.mark.parametrize(
-    ("value", "kind", "stored"),
-    [
-        (5, pa.int32(), b"\x04\x0a"),
-        (5, pa.int16(), b"\x04\x0a"),
-        (5, pa.int64(), b"\x06\x0a"),
-        (5, None, b"\x06\x0a"),
-        (1.0, pa.float32(), b"\x08\x00\x00\x80\x3f"),
-        (1.0, pa.float64(), b"\x0a\x00\x00\x00\x00\x00\x00\xf0\x3f"),
-        ("a", pa.string(), b"\x0e\x02a"),
-        (date(1970, 1, 2), pa.date32(), b"\x04\x02"),
-        (date(1970, 1, 2), None, b"\x10\x02"),
-        (datetime(1970, 1, 1, 0, 0, 0, 5, tzinfo=UTC), pa.timestamp("us", "UTC"), b"\x06\x0a"),
-        (datetime(1970, 1, 1, 0, 0, 0, 5, tzinfo=UTC), None, b"\x16\x0a"),
-        (5, pa.timestamp("us", "UTC"), b"\x06\x0a"),
-    ],
-    ids=str,
-)
-def test_the_columns_type_decides_how_an_ordering_value_is_stored(
-    value: object, kind: pa.DataType | None, stored: bytes
-) -> None:
-    types = [] if kind is None else [kind]
-    content = encode_delete_payload([DeleteRecord("k", "p", value)], ordering_types=types)
-    assert content[8:] == b"\x02" + b"\x02\x02k" + b"\x02\x02p" + stored + b"\x00"
-
-
-def test_several_ordering_fields_each_have_their_type() -> None:
-    types = [pa.int32(), pa.int64()]
-    content = encode_delete_payload([DeleteRecord("k", "", (0, 0))], ordering_types=types)
-    assert decode_delete_payload(content, WHERE) == [DeleteRecord("k", "", (0, 0))]
-    with pytest.raises(SchemaMismatch):
-        encode_delete_payload([DeleteRecord("k", "", (0,))], ordering_types=types)
-
-
-@pytest.mark.parametrize(
-    "ordering", [object(), [1], 2**64, Decimal(10) ** 20, Decimal(1).scaleb(-16)]
-)
-def test_an_ordering_value_that_cannot_be_stored_is_refused_naming_the_key(
-    ordering: object,
-) -> None:
-    with pytest.raises(SchemaMismatch, match="'the key'"):
-        encode_delete_payload([DeleteRecord("the key", "", ordering)])
-
-
-def test_no_deletes_round_trip() -> None:
-    content = encode_delete_payload([])
-    assert content == struct.pack(">ii", 3, 1) + b"\0"
-    assert decode_delete_payload(content, WHERE) == []
-
-
-def test_a_cut_delete_block_is_corrupt() -> None:
-    for cut in range(len(REAL_DELETES)):
-        with pytest.raises(Corrupt) as caught:
-            decode_delete_payload(REAL_DELETES[:cut], WHERE)
-        assert caught.value.where == WHERE
-
-
-@pytest.mark.parametrize(
-    "avro",
-    [
-        b"\x00\x00",  # a byte too many
-        b"\x02\x00\x00\x00\x00",  # a delete without a key
-        b"\x02\x02\x02k\x00\x1e\x00\x00",  # a wrapper that does not exist
-        b"\x02\x02\x02k\x00\x18\x02\x00\x00",  # an ordering of no values
-        b"\x02\x02\x02k\x00\x18\x00\x00",  # an ordering of null
-        b"\x02\x02\xfe\xff\xff\xff\x0fk",  # a key of two gigabytes
-        b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f",  # many deletes and none there
-        b"\x02\x02\x02\xff\x00\x00\x00",  # a key that is no text
-        b"\x02\x02\x02k\x00\x16\xfe\xff\xff\xff\xff\xff\xff\xff\x7f\x00",  # no such time
-    ],
-    ids=bytes.hex,
-)
-def test_damaged_deletes_are_corrupt(avro: bytes) -> None:
-    with pytest.raises(Corrupt) as caught:
-        decode_delete_payload(struct.pack(">ii", 3, len(avro)) + avro, WHERE)
-    assert caught.value.where == WHERE
-
-
-@pytest.mark.parametrize(
-    "content",
-    [struct.pack(">ii", 2, 1) + b"\0", struct.pack(">ii", 3, 2**31 - 1) + b"\0", b"\0\0\0\x03"],
-)
-def test_damaged_delete_lengths_are_corrupt(content: bytes) -> None:
-    with pytest.raises(Corrupt):
-        decode_delete_payload(content, WHERE)
+# Both
 
 
 @given(st.data())
 def test_any_damage_is_corrupt_or_decodes_never_anything_else(data: st.DataObject) -> None:
     decoders: list[tuple[bytes, Callable[[bytes], object]]] = [
-        (REAL_DELETES, lambda content: decode_delete_payload(content, WHERE)),
         (
             encode_avro_payload(TABLE[:2].to_pylist(), SCHEMA),
             lambda content: decode_avro_payload(content, SCHEMA, WHERE),

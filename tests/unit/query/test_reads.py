@@ -14,15 +14,15 @@ from lentic.engine import LocalEngine
 from lentic.query.incremental import read_changed_rows
 from lentic.query.snapshot import read_rows
 from lentic.txn.transaction import OpenTable
-from lentic.write.operations import begin_upsert, run_upsert
 from tests.unit.builders import WrappedStorage, new_table, rows
+from tests.unit.write.attempts import begin, finish
 
 ENGINE = LocalEngine(threads=1)
 BOTH = pytest.mark.parametrize("table_type", ["MERGE_ON_READ", "COPY_ON_WRITE"])
 
 
 def upsert(table: OpenTable, *given: tuple[str, int, str]) -> Any:
-    return run_upsert(table, ENGINE, rows(*given), begin_upsert(table))
+    return finish(table, rows(*given), begin(table))
 
 
 def keys(found: pa.Table) -> list[str]:

@@ -16,7 +16,6 @@ from lentic.records.slice_reader import SliceReader
 from lentic.services.compaction import execute_compaction, schedule_compaction
 from lentic.storage.memory import MemoryStorage
 from lentic.txn.transaction import OpenTable
-from lentic.write.operations import begin_upsert, run_upsert
 from tests.unit.builders import (
     SCHEMA,
     base_file,
@@ -27,6 +26,7 @@ from tests.unit.builders import (
     rows,
     slice_of,
 )
+from tests.unit.write.attempts import begin, finish
 
 ENGINE = LocalEngine(threads=1)
 BOTH = pytest.mark.parametrize("table_type", ["MERGE_ON_READ", "COPY_ON_WRITE"])
@@ -34,7 +34,7 @@ STORED = with_meta_schema(SCHEMA)
 
 
 def _upsert(table: OpenTable, given: pa.Table) -> None:
-    run_upsert(table, ENGINE, given, begin_upsert(table))
+    finish(table, given, begin(table))
 
 
 def _read(table: OpenTable, columns: list[str] | None = None, meta: bool = False) -> pa.Table:
@@ -65,7 +65,7 @@ def test_rows_are_those_of_all_completed_writes(table_type: str) -> None:
 def test_a_pending_write_is_invisible(table_type: str) -> None:
     table = new_table(table_type=table_type)
     _upsert(table, rows(("a", 1, "d")))
-    begin_upsert(table)
+    begin(table)
     assert _read(table).num_rows == 1
 
 

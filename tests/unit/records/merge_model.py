@@ -24,6 +24,8 @@ class Version:
 
     row: Row | None
     ordering: tuple[Any, ...] | None
+    is_bare: bool = False
+    """A delete that came without a row."""
 
 
 def schema_of(*types: pa.DataType, with_flag: bool = True) -> pa.Schema:
@@ -43,6 +45,8 @@ def replay(base: Sequence[Row], changes: Sequence[Change], ordering: tuple[str, 
     for change in changes:
         for key, version in _versions(change, ordering):
             known = reduced.get(key)
+            if known and known.row is None and known.ordering is None and version.is_bare:
+                continue  # nothing is left to delete
             if known is None or _wins(version, known):
                 reduced[key] = version
     current: dict[str, Version] = {
@@ -59,9 +63,10 @@ def _versions(change: Change, ordering: tuple[str, ...]) -> list[tuple[str, Vers
     if isinstance(change, Deletes):
         keys = change.keys.to_pylist()
         if change.ordering is None or not ordering:
-            return [(key, Version(None, None)) for key in keys]
+            return [(key, Version(None, None, is_bare=True)) for key in keys]
         values = zip(*(column.to_pylist() for column in change.ordering), strict=True)
-        return [(key, Version(None, value)) for key, value in zip(keys, values, strict=True)]
+        timed = zip(keys, values, strict=True)
+        return [(key, Version(None, value, is_bare=True)) for key, value in timed]
     found = []
     for row in change.to_pylist():
         at = tuple(row[name] for name in ordering)

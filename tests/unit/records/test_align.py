@@ -107,3 +107,9 @@ def test_tables_are_aligned_chunk_by_chunk() -> None:
     assert result.schema == schema
     assert result.column("a").to_pylist() == [0, 1, 2]
     assert align_table(chunks[0].slice(0, 0), schema, "file").num_rows == 0
+
+
+def test_a_float_reads_as_the_double_with_the_same_text() -> None:
+    stored = pa.RecordBatch.from_pydict({"x": pa.array([0.1, None, -2.5e-3, 3.4e38], pa.float32())})
+    read = align(stored, pa.schema([("x", pa.float64())]), "a file")
+    assert read.column("x").to_pylist() == [0.1, None, -2.5e-3, 3.4e38]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -12,12 +13,8 @@ import pytest
 from lentic.errors import Corrupt, UnsupportedFormat
 from lentic.format.avro_schema import avro_schema_json
 from lentic.format.log_block import BlockKind, Header, encode_block
-from lentic.format.log_payload import (
-    DeleteRecord,
-    encode_avro_payload,
-    encode_delete_payload,
-    encode_parquet_payload,
-)
+from lentic.format.log_deletes import encode_delete_payload
+from lentic.format.log_payload import encode_avro_payload, encode_parquet_payload
 from lentic.format.record_fields import RECORD_KEY
 from lentic.records.log_scan import scan_logs
 from lentic.records.merge import Change, Deletes
@@ -43,8 +40,11 @@ def _parquet(*keys: str, **extra: str) -> bytes:
     return _block(BlockKind.PARQUET, encode_parquet_payload(_rows(*keys)), **extra)
 
 
-def _deletes(*records: DeleteRecord, types: Sequence[pa.DataType] = ()) -> bytes:
-    return _block(BlockKind.DELETE, encode_delete_payload(records, ordering_types=types))
+def _deletes(*given: tuple[Any, ...], kinds: tuple[pa.DataType, ...] = (pa.int64(),)) -> bytes:
+    """Deletes of (key, ordering value per kind)."""
+    keys, *values = zip(*given, strict=True)
+    ordering = tuple(pa.array(*each) for each in zip(values, kinds, strict=True))
+    return _block(BlockKind.DELETE, encode_delete_payload(pa.array(keys), "p", ordering))
 
 
 def _stored(*contents: bytes) -> tuple[MemoryStorage, list[LogFile]]:
@@ -82,7 +82,7 @@ def _shown(changes: list[Change]) -> list[Any]:
 
 
 def test_changes_come_in_the_order_of_files_and_of_blocks_within_them() -> None:
-    changes = _scan(_parquet("a") + _parquet("b", "c"), _deletes(DeleteRecord("a", "p", None)), b"")
+    changes = _scan(_parquet("a") + _parquet("b", "c"), _deletes(("a", None)), b"")
     assert _shown(changes) == [["a"], ["b", "c"], [("a", None)]]
 
 
@@ -108,15 +108,13 @@ def test_rows_have_exactly_the_columns_asked_for(names: list[str]) -> None:
 
 
 def test_a_delete_without_ordering_value_or_with_hudis_zero_is_hard() -> None:
-    """`None` is stored as Hudi's Integer 0."""
-    assert _shown(_scan(_deletes(DeleteRecord("a", "", None)))) == [[("a", None)]]
+    assert _shown(_scan(_deletes(("a", None)))) == [[("a", None)]]
+    null = _block(BlockKind.DELETE, struct.pack(">ii", 3, 8) + b"\x02\x02\x02a\x02\0\0\0")
+    assert _shown(_scan(null)) == [[("a", None)]]
 
 
 def test_hard_and_timed_deletes_of_one_block_are_told_apart() -> None:
-    block = _deletes(
-        DeleteRecord("a", "", 7), DeleteRecord("b", "", None), DeleteRecord("c", "", 8)
-    )
-    changes = _shown(_scan(block))
+    changes = _shown(_scan(_deletes(("a", 7), ("b", None), ("c", 8))))
     assert sorted(found for change in changes for found in change) == [
         ("a", 7),
         ("b", None),
@@ -126,22 +124,25 @@ def test_hard_and_timed_deletes_of_one_block_are_told_apart() -> None:
 
 def test_a_delete_at_long_zero_is_timed() -> None:
     """Only null and the int (not long) 0 mark a hard delete: 0 is a moment like any other."""
-    block = _deletes(DeleteRecord("a", "", 0), types=[pa.int64()])
-    assert _shown(_scan(block)) == [[("a", 0)]]
+    assert _shown(_scan(_deletes(("a", 0)))) == [[("a", 0)]]
 
 
 def test_without_ordering_fields_every_delete_is_hard() -> None:
-    block = _deletes(DeleteRecord("a", "", 7), DeleteRecord("b", "", None))
+    block = _deletes(("a", 7), ("b", None))
     assert _shown(_scan(block, ordering=())) == [[("a", None), ("b", None)]]
 
 
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
+        (pa.int16(), 7),
         (pa.int32(), 7),
         (pa.int64(), 7),
+        (pa.float32(), 1.5),
         (pa.float64(), 1.5),
+        (pa.decimal128(12, 2), Decimal("-12.34")),
         (pa.string(), "x"),
+        (pa.binary(), b"\xff"),
         (pa.date32(), date(2026, 1, 2)),
         (pa.timestamp("us", "UTC"), datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)),
         (pa.timestamp("us"), datetime(2026, 1, 2, 3, 4, 5, 6)),
@@ -150,7 +151,7 @@ def test_without_ordering_fields_every_delete_is_hard() -> None:
 )
 def test_a_timed_deletes_value_has_the_type_of_its_column(kind: pa.DataType, value: Any) -> None:
     schema = pa.schema([(RECORD_KEY, pa.string()), ("o", kind)])
-    block = _deletes(DeleteRecord("a", "", value), types=[kind])
+    block = _deletes(("a", value), kinds=(kind,))
     (change,) = _scan(block, schema=schema)
     assert isinstance(change, Deletes)
     assert change.ordering is not None
@@ -160,21 +161,30 @@ def test_a_timed_deletes_value_has_the_type_of_its_column(kind: pa.DataType, val
 
 def test_several_ordering_values_are_taken_apart() -> None:
     schema = SCHEMA.append(pa.field("s", pa.string()))
-    block = _deletes(DeleteRecord("a", "", (7, "x")), DeleteRecord("b", "", (None, "y")))
+    block = _deletes(("a", 7, "x"), ("b", 8, "y"), kinds=(pa.int64(), pa.string()))
     changes = _scan(block, schema=schema, ordering=("o", "s"))
-    assert _shown(changes) == [[("a", 7, "x"), ("b", None, "y")]]
+    assert _shown(changes) == [[("a", 7, "x"), ("b", 8, "y")]]
+
+
+def test_one_of_several_ordering_values_may_be_null() -> None:
+    """Others may have written that."""
+    schema = SCHEMA.append(pa.field("s", pa.string()))
+    avro = b"\x02\x02\x02b\x02\0\x18\x02\x04\x00\x0e\x02y\0\0"
+    block = _block(BlockKind.DELETE, struct.pack(">ii", 3, len(avro)) + avro)
+    assert _shown(_scan(block, schema=schema, ordering=("o", "s"))) == [[("b", None, "y")]]
 
 
 def test_an_ordering_value_of_the_wrong_type_is_corrupt() -> None:
     with pytest.raises(Corrupt, match="ordering"):
-        _scan(_deletes(DeleteRecord("a", "", "text")))
+        _scan(_deletes(("a", "text"), kinds=(pa.string(),)))
 
 
 @pytest.mark.parametrize("value", [(7,), (7, 8, 9)])
 def test_another_number_of_ordering_values_than_fields_is_corrupt(value: tuple[int, ...]) -> None:
     schema = SCHEMA.append(pa.field("o2", pa.int64()))
     with pytest.raises(Corrupt):
-        _scan(_deletes(DeleteRecord("a", "", value)), schema=schema, ordering=("o", "o2"))
+        block = _deletes(("a", *value), kinds=(pa.int64(),) * len(value))
+        _scan(block, schema=schema, ordering=("o", "o2"))
 
 
 def test_a_command_block_undoes_the_blocks_of_its_target_wherever_they_lie() -> None:
@@ -237,7 +247,7 @@ def test_a_log_shorter_or_longer_than_listed_is_corrupt() -> None:
 
 
 def test_a_log_cut_anywhere_but_between_blocks_is_corrupt() -> None:
-    first, second = _parquet("a"), _deletes(DeleteRecord("b", "", 1))
+    first, second = _parquet("a"), _deletes(("b", 1))
     whole = first + second
     for cut in range(len(whole) + 1):
         if cut in (0, len(first), len(whole)):
@@ -256,7 +266,7 @@ def test_a_data_block_without_record_keys_is_corrupt() -> None:
 
 
 def test_a_flipped_byte_is_an_error_or_leaves_the_keys_as_they_are() -> None:
-    block, other = _parquet("a", "b"), _deletes(DeleteRecord("c", "", 9))
+    block, other = _parquet("a", "b"), _deletes(("c", 9))
     wrong = []
     found = 0
     for at in range(len(block)):

@@ -150,7 +150,6 @@ def test_a_delete_with_an_ordering_takes_part_in_the_comparison() -> None:
     assert left(TIMED, base, timed(TIMED, ("a", 49))) == {"a": 1}
     assert left(TIMED, base, timed(TIMED, ("a", 60)), upsert(TIMED, ("a", 2, 55))) == {}
     assert left(TIMED, base, timed(TIMED, ("a", 60)), upsert(TIMED, ("a", 2, 60))) == {"a": 2}
-    assert left(TIMED, base, hard("a"), timed(TIMED, ("a", 51)), upsert(TIMED, ("a", 2, 0))) == {}
 
 
 def test_what_is_left_of_the_changes_meets_the_base_row_last() -> None:
@@ -159,7 +158,19 @@ def test_what_is_left_of_the_changes_meets_the_base_row_last() -> None:
     base = upsert(TIMED, ("a", 1, 50))
     assert left(TIMED, base, hard("a"), upsert(TIMED, ("a", 2, 49))) == {"a": 1}
     assert left(TIMED, base, hard("a"), upsert(TIMED, ("a", 2, 50))) == {"a": 2}
-    assert left(TIMED, base, hard("a"), timed(TIMED, ("a", 1))) == {"a": 1}
+
+
+def test_a_delete_right_after_a_hard_delete_counts_for_nothing() -> None:
+    """As Apache Hudi and hudi-rs have it: above all it does not bring the base row back."""
+    base = upsert(TIMED, ("a", 1, 50))
+    for at in (1, 50, 99, None):
+        late = timed(TIMED, ("a", at))
+        assert left(TIMED, base, hard("a"), late) == {}
+        assert left(TIMED, base, hard("a"), late, late, upsert(TIMED, ("a", 2, 60))) == {"a": 2}
+        assert left(TIMED, base, hard("a"), late, hard("a")) == {}
+    row = upsert(TIMED, ("a", 2, 60))
+    assert left(TIMED, base, hard("a"), row, timed(TIMED, ("a", 61))) == {}
+    assert left(TIMED, base, hard("a"), row, timed(TIMED, ("a", 59))) == {"a": 2}
 
 
 def test_a_flagged_row_is_a_delete_with_its_ordering() -> None:

@@ -10,16 +10,14 @@ import pytest
 
 from lentic.errors import Corrupt, MissingFile
 from lentic.format.avro_schema import avro_schema_json
-from lentic.format.log_block import BlockKind, Header, encode_block
-from lentic.format.log_payload import DeleteRecord, encode_delete_payload
 from lentic.format.record_fields import RECORD_KEY, with_meta_schema
 from lentic.records.base_writer import write_base
 from lentic.records.log_writer import write_log
-from lentic.records.merge import IS_DELETED, Merge
+from lentic.records.merge import IS_DELETED, Deletes, Merge
 from lentic.records.slice_reader import SliceReader, read_base
 from lentic.storage.memory import MemoryStorage
 from lentic.view.files import BaseFile, LogFile
-from tests.unit.builders import STYLE, base_file, concat, log_file, slice_of, time
+from tests.unit.builders import STYLE, base_file, concat, log_file, slice_of
 
 USER = pa.schema(
     [
@@ -60,24 +58,24 @@ class Group:
         write_base(self.storage, base.path, rows.to_batches(max_chunksize=2), SCHEMA, STYLE)
         self.base = base
 
-    def put_log(self, rows: pa.Table) -> None:
+    def put_log(self, rows: pa.Table | None, deletes: Deletes | None = None) -> None:
         named = log_file(len(self.logs) + 3, len(self.logs) + 3)
         written = write_log(
             self.storage,
             named.path,
             rows,
+            deletes=deletes,
+            partition="p",
             avro_schema=AVRO,
             requested_at=named.name.requested_at,
             style=STYLE,
         )
         self.logs.append(LogFile(named.path, named.name, written.size, named.completed_at))
 
-    def put_deletes(self, *records: DeleteRecord) -> None:
-        named = log_file(len(self.logs) + 3, len(self.logs) + 3)
-        headers = {Header.INSTANT_TIME: time(len(self.logs) + 3), Header.SCHEMA: AVRO}
-        data = encode_block(BlockKind.DELETE, headers, encode_delete_payload(records))
-        self.storage.put_if_absent(named.path, data)
-        self.logs.append(LogFile(named.path, named.name, len(data), named.completed_at))
+    def put_deletes(self, *given: tuple[str, int | None]) -> None:
+        """A log that deletes keys, each at an ordering value or, if that is None, for good."""
+        keys, at = zip(*given, strict=True)
+        self.put_log(None, Deletes(pa.array(keys), (pa.array(at, pa.int64()),)))
 
     def read(
         self, columns: Sequence[str] = ("id", "v"), ordering: tuple[str, ...] = ("at",)
@@ -109,8 +107,30 @@ def test_logs_are_merged_into_their_base() -> None:
     group = Group()
     group.put_base(_rows(("a", 1, 5), ("b", 2, 5), ("c", 3, 5)))
     group.put_log(_rows(("a", 10, 6), ("b", 20, 4), ("d", 40, 1)))
-    group.put_deletes(DeleteRecord("c", "p", None), DeleteRecord("a", "p", 5))
+    group.put_deletes(("c", None), ("a", 5))
     assert group.read() == [{"id": "a", "v": 10}, {"id": "b", "v": 2}, {"id": "d", "v": 40}]
+
+
+def test_a_hard_delete_removes_whatever_came_before_it() -> None:
+    group = Group()
+    group.put_base(_rows(("a", 1, 5), ("b", 2, 5), ("c", 3, 5)))
+    group.put_log(_rows(("b", 20, 9)))
+    group.put_log(_rows(("d", 40, 1)), Deletes(pa.array(["a", "b", "none such"]), None))
+    for ordering in (("at",), ()):
+        assert group.read(ordering=ordering) == [{"id": "c", "v": 3}, {"id": "d", "v": 40}]
+    group.put_log(_rows(("a", 10, 5)))
+    assert {"id": "a", "v": 10} in group.read()
+
+
+def test_a_timed_delete_loses_to_newer_rows_and_wins_over_older_and_equal_ones() -> None:
+    group = Group()
+    group.put_base(_rows(("a", 1, 5), ("b", 2, 5), ("c", 3, 5), ("d", 4, 5)))
+    group.put_log(_rows(("d", 40, 9)))
+    group.put_deletes(("a", 4), ("b", 5), ("c", 6), ("d", 8))
+    assert group.read() == [{"id": "a", "v": 1}, {"id": "d", "v": 40}]
+    group.put_log(_rows(("b", 20, 4), ("c", 30, 7)))
+    assert group.read() == [{"id": "a", "v": 1}, {"id": "c", "v": 30}, {"id": "d", "v": 40}]
+    assert [row["id"] for row in group.read(ordering=())] == ["b", "c"]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +158,7 @@ def test_a_flagged_row_is_deleted_whichever_columns_are_read(columns: tuple[str,
 def test_empty_batches_are_left_out() -> None:
     group = Group()
     group.put_base(_rows(("a", 1, 5)))
-    group.put_deletes(DeleteRecord("a", "p", None))
+    group.put_deletes(("a", None))
     reader = SliceReader(group.storage, SCHEMA, ("at",))
     assert list(reader.read(slice_of(group.base, *group.logs), ("id",))) == []
 

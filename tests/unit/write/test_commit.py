@@ -5,10 +5,8 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 
-import pyarrow as pa
 import pytest
 
-from lentic.engine import LocalEngine
 from lentic.errors import (
     InstantCancelled,
     LenticError,
@@ -27,7 +25,6 @@ from lentic.txn.transaction import OpenTable, transaction
 from lentic.view.listing import load_table_view
 from lentic.write import markers
 from lentic.write.commit import Begun, begin_write, commit_write
-from lentic.write.operations import begin_upsert, run_upsert
 from lentic.write.status import WriteStatus
 from tests.unit.builders import (
     FailingStorage,
@@ -36,6 +33,7 @@ from tests.unit.builders import (
     rows,
     stat,
 )
+from tests.unit.write.attempts import accept, begin, finish, upsert
 
 BOTH = pytest.mark.parametrize("action", [Action.DELTACOMMIT, Action.COMMIT])
 
@@ -54,7 +52,8 @@ def _status(path: str, inserted: int = 1) -> WriteStatus:
 
 
 def _commit(table: OpenTable, begun: Begun, *paths: str) -> None:
-    commit_write(table, begun, [_status(p) for p in paths], operation="UPSERT", extra={"k": "v"})
+    statuses = accept(map(_status, paths))
+    commit_write(table, begun, statuses, run=7, operation="UPSERT", extra={"k": "v"})
 
 
 # Completing
@@ -65,9 +64,8 @@ def test_a_commit_names_exactly_the_files_of_its_statuses(action: Action) -> Non
     table = new_table()
     begun = begin_write(table, action)
     one, two = _file(table, begun), _file(table, begun, "1-0-0")
-    commit = commit_write(
-        table, begun, [_status(one), _status(two, 5)], operation="UPSERT", extra={"k": "v"}
-    )
+    statuses = accept([_status(one), _status(two, 5)])
+    commit = commit_write(table, begun, statuses, run=7, operation="UPSERT", extra={"k": "v"})
     (done,) = load_timeline(table.storage).instants
     assert done.is_completed
     assert (commit.requested_at, commit.completed_at) == (done.requested_at, done.completed_at)
@@ -83,15 +81,15 @@ def test_a_commit_names_exactly_the_files_of_its_statuses(action: Action) -> Non
 
 def test_a_commit_of_nothing_is_a_commit() -> None:
     table = new_table()
-    begun = begin_upsert(table)
-    commit = commit_write(table, begun, [], operation="UPSERT", extra={})
+    begun = begin(table)
+    commit = commit_write(table, begun, [], run=7, operation="UPSERT", extra={})
     assert (commit.files, commit.bytes, commit.inserted) == (0, 0, 0)
     assert load_timeline(table.storage).instants[0].is_completed
 
 
 def test_readers_see_a_write_at_its_completion_and_not_before() -> None:
     table = new_table()
-    begun = begin_upsert(table)
+    begun = begin(table)
     path = _file(table, begun)
     assert load_table_view(table.storage, load_timeline(table.storage)) == ()
     _commit(table, begun, path)
@@ -102,7 +100,7 @@ def test_readers_see_a_write_at_its_completion_and_not_before() -> None:
 def test_markers_go_after_the_commit() -> None:
     storage = FailingStorage()
     table = new_table(storage=storage)
-    begun = begin_upsert(table)
+    begun = begin(table)
     _commit(table, begun, _file(table, begun))
     assert storage.walk(".hoodie/.temp") == []
     ops = [(op, path.rpartition("/")[2]) for op, path in storage.calls]
@@ -118,13 +116,13 @@ def test_announced_files_that_no_status_names_are_deleted_before_the_commit() ->
     """P15: the loser of two attempts, and a file that was announced but never written."""
     storage = FailingStorage()
     table = new_table(storage=storage)
-    begun = begin_upsert(table)
+    begun = begin(table)
     winner, loser = _file(table, begun, "0-0-1"), _file(table, begun, "0-0-0")
     never = winner.replace("0-0-1", "0-0-7")
     markers.announce(table.storage, begun.instant.requested_at, never, "CREATE")
     _commit(table, begun, winner)
     assert data_paths(storage.inner) == [winner]
-    deleted = [path for op, path in storage.calls if op == "delete" and ".marker." not in path]
+    deleted = [path for op, path in storage.calls if op == "delete" and ".hoodie/" not in path]
     assert sorted(deleted) == sorted([loser, never])
     order = [op for op, path in storage.calls if path == loser or path.endswith(".deltacommit")]
     assert order.index("delete") < len(order) - 1 - order[::-1].index("put_if_absent")
@@ -132,9 +130,9 @@ def test_announced_files_that_no_status_names_are_deleted_before_the_commit() ->
 
 def test_files_of_other_instants_are_left_alone() -> None:
     table = new_table()
-    other = begin_upsert(table)
+    other = begin(table)
     theirs = _file(table, other)
-    begun = begin_upsert(table)
+    begun = begin(table)
     _commit(table, begun, _file(table, begun))
     assert theirs in data_paths(table.storage)
     assert markers.list_announced(table.storage, other.instant.requested_at) == (theirs,)
@@ -143,7 +141,7 @@ def test_files_of_other_instants_are_left_alone() -> None:
 def test_a_delete_that_fails_fails_the_write() -> None:
     storage = FailingStorage()
     table = new_table(storage=storage)
-    begun = begin_upsert(table)
+    begun = begin(table)
     winner, loser = _file(table, begun, "0-0-1"), _file(table, begun, "0-0-0")
     storage.fail_before = lambda op, path: op == "delete" and path == loser
     with pytest.raises(StorageError):
@@ -154,7 +152,7 @@ def test_a_delete_that_fails_fails_the_write() -> None:
 def test_a_hostile_marker_cannot_make_a_commit_delete_the_tables_own_files() -> None:
     """S-2."""
     table = new_table()
-    begun = begin_upsert(table)
+    begun = begin(table)
     lists = f".hoodie/.temp/{begun.instant.requested_at}/MARKERS0"
     table.storage.put_if_absent(lists, f"{PROPERTIES}.marker.CREATE\n".encode())
     before = table.storage.read(PROPERTIES)
@@ -169,7 +167,7 @@ def test_a_hostile_marker_cannot_make_a_commit_delete_the_tables_own_files() -> 
 
 def test_a_write_that_was_rolled_back_meanwhile_cannot_commit() -> None:
     table = new_table()
-    begun = begin_upsert(table)
+    begun = begin(table)
     path = _file(table, begun)
     with transaction(table) as txn:
         txn.remove(begun.instant)
@@ -181,7 +179,7 @@ def test_a_write_that_was_rolled_back_meanwhile_cannot_commit() -> None:
 def test_a_lost_reply_to_the_commit_is_a_commit() -> None:
     storage = FailingStorage()
     table = new_table(storage=storage)
-    begun = begin_upsert(table)
+    begun = begin(table)
     path = _file(table, begun)
     storage.fail_after = lambda op, path: path.endswith(".deltacommit") and op == "put_if_absent"
     _commit(table, begun, path)
@@ -192,7 +190,7 @@ def test_a_commit_nobody_can_confirm_is_unknown_and_nothing_is_deleted() -> None
     """P19."""
     storage = FailingStorage()
     table = new_table(storage=storage)
-    begun = begin_upsert(table)
+    begun = begin(table)
     path = _file(table, begun)
     storage.fail_after = lambda op, path: path.endswith(".deltacommit") and op == "put_if_absent"
     storage.fail_before = lambda op, path: path.endswith(".deltacommit") and op == "read"
@@ -208,7 +206,7 @@ def test_trouble_with_markers_after_the_commit_does_not_undo_it(
 ) -> None:
     storage = FailingStorage()
     table = new_table(storage=storage)
-    begun = begin_upsert(table)
+    begun = begin(table)
     path = _file(table, begun)
 
     def is_after_the_commit(called: str, of: str) -> bool:
@@ -225,16 +223,12 @@ def test_trouble_with_markers_after_the_commit_does_not_undo_it(
 # Conflicts
 
 
-def _upsert(table: OpenTable, given: pa.Table) -> None:
-    run_upsert(table, LocalEngine(1), given, begin_upsert(table))
-
-
 def test_a_rewrite_over_what_another_write_changed_meanwhile_is_refused() -> None:
     table = new_table(table_type="COPY_ON_WRITE", buckets=1)
-    slow = begin_upsert(table)
-    _upsert(table, rows(("a", 1, "d")))
+    slow = begin(table)
+    upsert(table, rows(("a", 1, "d")))
     with pytest.raises(WriteConflict) as caught:
-        run_upsert(table, LocalEngine(1), rows(("b", 2, "d")), slow)
+        finish(table, rows(("b", 2, "d")), slow)
     assert "d/00000000-" in caught.value.what
     assert caught.value.next_step == "write again"
     assert len(load_timeline(table.storage).completed()) == 1
@@ -242,17 +236,17 @@ def test_a_rewrite_over_what_another_write_changed_meanwhile_is_refused() -> Non
 
 def test_writes_to_different_groups_do_not_conflict() -> None:
     table = new_table(table_type="COPY_ON_WRITE", buckets=1)
-    slow = begin_upsert(table)
-    _upsert(table, rows(("a", 1, "d1")))
-    run_upsert(table, LocalEngine(1), rows(("b", 2, "d2")), slow)
+    slow = begin(table)
+    upsert(table, rows(("a", 1, "d1")))
+    finish(table, rows(("b", 2, "d2")), slow)
     assert len(load_timeline(table.storage).completed()) == 2
 
 
 def test_appended_logs_never_conflict() -> None:
     table = new_table(buckets=1)
-    slow = begin_upsert(table)
-    _upsert(table, rows(("a", 1, "d")))
-    run_upsert(table, LocalEngine(1), rows(("a", 2, "d")), slow)
+    slow = begin(table)
+    upsert(table, rows(("a", 1, "d")))
+    finish(table, rows(("a", 2, "d")), slow)
     assert len(load_timeline(table.storage).completed()) == 2
 
 
@@ -276,7 +270,7 @@ def test_a_table_with_a_metadata_table_is_refused_before_anything_is_written(key
     _list_metadata_table(table.storage, key)
     before = table.storage.walk("")
     with pytest.raises(UnsupportedFormat) as caught:
-        begin_upsert(table)
+        begin(table)
     assert "lentic.metadata.on_write" in caught.value.next_step
     assert table.storage.walk("") == before
 
@@ -286,7 +280,7 @@ def test_a_metadata_table_is_dropped_from_the_properties_if_the_user_says_so(key
     table = new_table(options={"lentic.metadata.on_write": "drop"})
     _list_metadata_table(table.storage, key)
     before = decode_properties(table.storage.read(PROPERTIES), PROPERTIES)
-    begun = begin_upsert(table)
+    begun = begin(table)
     after = decode_properties(table.storage.read(PROPERTIES), PROPERTIES)
     assert after == before | {key: ""}
     assert decode_table_config(table.storage.read(PROPERTIES), "").metadata_partitions == ()
@@ -296,7 +290,7 @@ def test_a_metadata_table_is_dropped_from_the_properties_if_the_user_says_so(key
 def test_a_metadata_table_that_appears_during_a_write_refuses_its_commit() -> None:
     """Another engine built one meanwhile; it does not know this write's files."""
     table = new_table(options={"lentic.metadata.on_write": "drop"})
-    begun = begin_upsert(table)
+    begun = begin(table)
     path = _file(table, begun)
     _list_metadata_table(table.storage)
     with pytest.raises(UnsupportedFormat):
@@ -308,9 +302,9 @@ def test_nothing_is_dropped_while_the_list_is_empty() -> None:
     storage = FailingStorage()
     table = new_table(storage=storage, options={"lentic.metadata.on_write": "drop"})
     _list_metadata_table(storage)
-    begin_upsert(table)
+    begin(table)
     storage.calls.clear()
-    begin_upsert(table)
+    begin(table)
     assert "replace" not in {op for op, _ in storage.calls}
 
 

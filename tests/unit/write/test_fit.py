@@ -241,3 +241,125 @@ def test_a_moment_too_far_away_for_the_tables_unit_is_refused_in_words_of_ours()
     column = pa.array([2**62], pa.timestamp("s"))
     with pytest.raises(Refused, match="Column at"):
         _conformed(column, pa.field("at", pa.timestamp("us")))
+
+
+def test_a_null_is_found_where_the_rows_too_say_there_is_none() -> None:
+    null = pa.array([None], pa.int64())
+    struct = pa.StructArray.from_arrays([null, null], fields=list(STRICT_STRUCT))
+    with pytest.raises(InvalidRecord, match=r"Column c\.x holds a null"):
+        _conformed(struct, pa.field("c", STRICT_STRUCT))
+    offsets = pa.array([0, 1], pa.int32())
+    with pytest.raises(InvalidRecord, match=r"Column c\.element holds a null"):
+        _conformed(
+            pa.ListArray.from_arrays(offsets, null, type=STRICT_LIST), pa.field("c", STRICT_LIST)
+        )
+    mapped = pa.MapArray.from_arrays(offsets, pa.array(["k"]), null, type=STRICT_MAP)
+    with pytest.raises(InvalidRecord, match=r"Column c\.value holds a null"):
+        _conformed(mapped, pa.field("c", STRICT_MAP))
+
+
+# What the rows lack
+
+GROWN_STRUCT = pa.struct([("x", pa.int64()), ("y", pa.int64()), ("z", pa.list_(pa.int32()))])
+NARROW_STRUCT = pa.struct([("y", pa.int32()), ("x", pa.int8())])
+
+
+def test_columns_that_the_rows_lack_are_null() -> None:
+    table = pa.schema([("a", pa.int64()), ("s", STRICT_STRUCT), ("b", pa.string())])
+    conformed = conform(pa.record_batch({"b": ["x", "y"]}), table)
+    conformed.validate(full=True)
+    assert conformed.schema == table
+    assert conformed.to_pydict() == {"a": [None, None], "s": [None, None], "b": ["x", "y"]}
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "values", "expected"),
+    [
+        (
+            NARROW_STRUCT,
+            GROWN_STRUCT,
+            [{"y": 2, "x": 1}, None, {"y": None, "x": 3}],
+            [{"x": 1, "y": 2, "z": None}, None, {"x": 3, "y": None, "z": None}],
+        ),
+        (
+            pa.list_(NARROW_STRUCT),
+            pa.list_(pa.field("element", GROWN_STRUCT)),
+            [[{"y": 2, "x": 1}, None], None, [], [{"y": 4, "x": 3}]],
+            [[{"x": 1, "y": 2, "z": None}, None], None, [], [{"x": 3, "y": 4, "z": None}]],
+        ),
+        (
+            pa.map_(pa.large_string(), NARROW_STRUCT),
+            pa.map_(pa.string(), pa.field("value", GROWN_STRUCT)),
+            [[("k", {"y": 2, "x": 1}), ("l", None)], None, [], [("m", {"y": 4, "x": 3})]],
+            [
+                [("k", {"x": 1, "y": 2, "z": None}), ("l", None)],
+                None,
+                [],
+                [("m", {"x": 3, "y": 4, "z": None})],
+            ],
+        ),
+        (
+            pa.struct([("s", pa.large_list(NARROW_STRUCT))]),
+            pa.struct([("t", pa.date32()), ("s", pa.large_list(GROWN_STRUCT))]),
+            [{"s": [{"y": 2, "x": 1}]}, {"s": None}, None],
+            [{"t": None, "s": [{"x": 1, "y": 2, "z": None}]}, {"t": None, "s": None}, None],
+        ),
+        (pa.int32(), pa.float64(), [2**31 - 1, None], [2147483647.0, None]),
+    ],
+    ids=str,
+)
+def test_fields_that_the_rows_lack_are_null_at_any_depth(
+    given: pa.DataType, wanted: pa.DataType, values: list[Any], expected: list[Any]
+) -> None:
+    column, field = pa.array(values, given), pa.field("c", wanted)
+    for start in range(len(values) + 1):
+        rows = pa.RecordBatch.from_arrays([column.slice(start)], names=["c"])
+        conformed = conform(rows, pa.schema([field])).column(0)
+        conformed.validate(full=True)
+        assert conformed.type == wanted
+        assert conformed.to_pylist() == expected[start:]
+        assert _conformed(column.slice(0, start), field) == expected[:start]
+
+
+def test_a_column_that_is_never_null_cannot_be_lacking() -> None:
+    rows = pa.record_batch({"b": ["x"]})
+    with pytest.raises(SchemaMismatch, match="lack column a, and the table says it is never null"):
+        conform(rows, pa.schema([_never_null("a", pa.int64()), ("b", pa.string())]))
+    inner = pa.array([[{"y": 1}]], pa.list_(pa.struct([("y", pa.int64())])))
+    with pytest.raises(SchemaMismatch, match=r"lack column c\.element\.x, "):
+        _conformed(inner, pa.field("c", pa.list_(pa.field("element", STRICT_STRUCT))))
+
+
+def test_no_struct_lacks_no_field() -> None:
+    absent = pa.array([None, None], pa.struct([("y", pa.int64())]))
+    assert _conformed(absent, pa.field("c", STRICT_STRUCT)) == [None, None]
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("s"), pa.int64()])
+def test_what_lies_under_a_null_does_not_count(kind: pa.DataType) -> None:
+    wanted = pa.timestamp("us") if pa.types.is_timestamp(kind) else pa.int64()
+    hidden = pa.array([2**62, 1], pa.int64()).cast(kind)
+    shown = hidden.slice(1).cast(wanted).to_pylist()[0]
+    mask = pa.array([True, False])
+    struct = pa.StructArray.from_arrays([hidden], names=["x"], mask=mask)
+    wanted_struct = pa.struct([_never_null("x", wanted)])
+    assert _conformed(struct, pa.field("c", wanted_struct)) == [None, {"x": shown}]
+    offsets = pa.array([0, 1, 2], pa.int32())
+    listed = pa.ListArray.from_arrays(offsets, hidden, mask=mask)
+    element = pa.list_(_never_null("element", wanted))
+    assert _conformed(listed, pa.field("c", element)) == [None, [shown]]
+    keys = pa.array(["k", "l"])
+    mapped = pa.MapArray.from_arrays(offsets, keys, hidden, mask=mask)
+    value = pa.map_(pa.string(), _never_null("value", wanted))
+    assert _conformed(mapped, pa.field("c", value)) == [None, [("l", shown)]]
+
+
+def test_no_value_is_dropped_without_a_word() -> None:
+    with pytest.raises(SchemaMismatch, match=r"The table has no column c\.y\."):
+        _conformed(
+            pa.array([{"x": 1, "y": 2}], LOOSE_STRUCT),
+            pa.field("c", pa.struct([("x", pa.int64())])),
+        )
+    twice = pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2])], names=["c", "c"])
+    with pytest.raises(SchemaMismatch, match="The rows have column c twice"):
+        conform(twice, pa.schema([("c", pa.int64())]))

@@ -10,9 +10,8 @@ from lentic.format.bucket import bucket_file_id
 from lentic.format.log_block import Header, decode_blocks
 from lentic.format.names import parse_base_file, parse_log_file
 from lentic.format.record_fields import META_FIELDS
-from lentic.write.commit import commit_write
+from lentic.write.completion import remove_completions
 from lentic.write.markers import list_announced
-from lentic.write.operations import begin_upsert, run_upsert
 from tests.unit.builders import (
     SCHEMA,
     WrappedStorage,
@@ -21,7 +20,9 @@ from tests.unit.builders import (
     rows,
 )
 from tests.unit.write.attempts import (
-    ENGINE,
+    begin,
+    commit,
+    finish,
     read_all,
     run_attempt,
     stored_rows,
@@ -69,7 +70,7 @@ def test_an_attempt_that_dies_while_writing_leaves_only_what_its_markers_name(
 
     storage = Full()
     table = new_table(storage=storage, table_type=table_type)
-    begun = begin_upsert(table)
+    begun = begin(table)
     with pytest.raises(OSError, match="disk full"):
         run_attempt(table, begun, rows(("a", 1, "d1"), ("b", 2, "d2")))
     announced = list_announced(storage, begun.instant.requested_at)
@@ -84,13 +85,14 @@ def test_an_attempt_that_dies_while_writing_leaves_only_what_its_markers_name(
 @BOTH
 def test_two_attempts_never_share_a_name(table_type: str) -> None:
     table = new_table(table_type=table_type, buckets=1)
-    begun = begin_upsert(table)
+    begun = begin(table)
     given = rows(("a", 1, "d"))
-    paths = [
-        status.stat.path
-        for task, number, run in [(0, 0, 7), (0, 1, 7), (1, 0, 7), (0, 0, 8), (0, 0, 2**31 - 1)]
-        for status in run_attempt(table, begun, given, Attempt(task, number), run)
-    ]
+    paths = []
+    for task, number, run in [(0, 0, 7), (0, 1, 7), (1, 0, 7), (0, 0, 8), (0, 0, 2**31 - 1)]:
+        statuses = run_attempt(table, begun, given, Attempt(task, number), run)
+        paths += [status.stat.path for status in statuses]
+        # As if it had died before it could say so: the next attempt writes again.
+        remove_completions(table.storage, begun.instant.requested_at, keep_finalized=True)
     assert len(set(paths)) == 5
     names = [path.rpartition("/")[2] for path in paths]
     parsed = [parse_log_file(name) or parse_base_file(name) for name in names]
@@ -113,7 +115,7 @@ def test_every_run_of_a_write_has_a_nonce_of_its_own() -> None:
 @BOTH
 def test_meta_columns_are_filled_as_the_format_says(table_type: str) -> None:
     table = new_table(table_type=table_type)
-    begun = begin_upsert(table)
+    begun = begin(table)
     given = rows(*((f"k{n}", n, f"d{n % 2}") for n in range(12)))
     statuses = run_attempt(table, begun, given, Attempt(3, 0))
     at = begun.instant.requested_at
@@ -134,7 +136,7 @@ def test_meta_columns_are_filled_as_the_format_says(table_type: str) -> None:
 
 def test_a_log_names_its_instant_and_the_schema_with_meta_columns() -> None:
     table = new_table()
-    begun = begin_upsert(table)
+    begun = begin(table)
     (status,) = run_attempt(table, begun, rows(("a", 1, "d")))
     (block,) = decode_blocks(table.storage.read(status.stat.path), "log")
     assert block.headers[Header.INSTANT_TIME] == begun.instant.requested_at
@@ -158,7 +160,7 @@ def test_untouched_rows_of_a_rewritten_base_file_keep_their_commit_time() -> Non
 
 def test_of_several_rows_of_one_key_the_newest_is_written() -> None:
     table = new_table(ordering="v", buckets=1)
-    begun = begin_upsert(table)
+    begun = begin(table)
     (status,) = run_attempt(table, begun, rows(("a", 5, "d"), ("a", 9, "d"), ("a", 7, "d")))
     assert [row["v"] for row in stored_rows(table, status.stat.path)] == [9]
     assert status.stat.writes == 1
@@ -171,7 +173,7 @@ def test_of_several_rows_of_one_key_the_newest_is_written() -> None:
 def test_stats_say_the_size_and_the_rows_of_what_was_written(table_type: str) -> None:
     table = new_table(table_type=table_type)
     upsert(table, rows(*((f"k{n}", n, f"d{n % 3}") for n in range(20))))
-    begun = begin_upsert(table)
+    begun = begin(table)
     statuses = run_attempt(table, begun, rows(*((f"k{n}", -n, f"d{n % 3}") for n in range(10, 30))))
     for status in statuses:
         info = table.storage.info(status.stat.path)
@@ -186,7 +188,7 @@ def test_stats_say_the_size_and_the_rows_of_what_was_written(table_type: str) ->
 def test_a_base_file_tells_what_it_replaced_and_counts_keys() -> None:
     table = new_table(table_type=COW, buckets=1)
     first = upsert(table, rows(("a", 1, "d"), ("b", 2, "d")))
-    begun = begin_upsert(table)
+    begun = begin(table)
     (status,) = run_attempt(table, begun, rows(("b", 20, "d"), ("c", 30, "d"), ("e", 1, "d")))
     (old,) = [path for path in data_paths(table.storage) if first in path]
     assert (status.inserted, status.updated, status.deleted) == (2, 1, 0)
@@ -200,17 +202,17 @@ def test_a_base_file_tells_what_it_replaced_and_counts_keys() -> None:
 
 def test_a_log_tells_the_base_it_stands_beside() -> None:
     table = new_table(buckets=1)
-    begun = begin_upsert(table)
+    begun = begin(table)
     (status,) = run_attempt(table, begun, rows(("a", 1, "d")))
     assert status.stat.log_files == (status.stat.name,)
     assert status.stat.log_version == 1
     assert status.stat.base_file == ""
     assert status.stat.prev_commit == begun.instant.requested_at
     assert (status.inserted, status.updated) == (1, 0)
-    commit_write(table, begun, [status], operation="UPSERT", extra={})
-    again = begin_upsert(table)
+    commit(table, begun, [status])
+    again = begin(table)
     (status,) = run_attempt(table, again, rows(("a", 1, "d"), ("b", 1, "d")))
-    assert (status.inserted, status.updated) == (0, 2)
+    assert (status.inserted, status.updated) == (1, 1)
 
 
 def test_a_flagged_row_deletes_its_key_and_is_counted() -> None:
@@ -221,7 +223,6 @@ def test_a_flagged_row_deletes_its_key_and_is_counted() -> None:
     gone = pa.Table.from_pylist(
         [{"id": "a", "day": "d", "_hoodie_is_deleted": True}], schema=schema
     )
-    begun = begin_upsert(table)
-    commit = run_upsert(table, ENGINE, gone, begun)
-    assert (commit.inserted, commit.updated, commit.deleted) == (0, 0, 1)
+    done = finish(table, gone, begin(table))
+    assert (done.inserted, done.updated, done.deleted) == (0, 0, 1)
     assert list(read_all(table)) == ["b"]

@@ -18,11 +18,9 @@ from lentic.format.names import parse_base_file, parse_log_file
 from lentic.format.properties import decode_properties
 from lentic.query.snapshot import read_rows
 from lentic.timeline.reader import load_timeline
-from lentic.write.commit import commit_write
-from lentic.write.handle import ensure_partition
+from lentic.write.completion import decode_accepted, statuses_of
+from lentic.write.group_writer import ensure_partition
 from lentic.write.markers import list_announced
-from lentic.write.operations import begin_upsert
-from lentic.write.status import decode_statuses
 from tests.unit.builders import (
     SCHEMA,
     WrappedStorage,
@@ -33,6 +31,8 @@ from tests.unit.builders import (
 )
 from tests.unit.write.attempts import (
     ENGINE,
+    begin,
+    commit,
     make_handle,
     read_all,
     run_attempt,
@@ -87,14 +87,14 @@ def test_a_key_stays_in_one_file_group_over_any_number_of_writes(
 def test_a_group_with_another_random_file_id_is_kept() -> None:
     """Tables of Apache Hudi have file ids that only begin with the bucket."""
     table = new_table(table_type=COW, buckets=1)
-    begun = begin_upsert(table)
+    begun = begin(table)
     (status,) = run_attempt(table, begun, rows(("a", 1, "d")))
     file_id = "00000000-be72-4138-b235-9544b3531d4f-0"
     stat = status.stat
     name = stat.name.replace(stat.file_id, file_id)
     table.storage.put_if_absent(f"d/{name}", table.storage.read(stat.path))
     foreign = replace(stat, file_id=file_id, path=f"d/{name}")
-    commit_write(table, begun, [replace(status, stat=foreign)], operation="UPSERT", extra={})
+    commit(table, begun, [replace(status, stat=foreign)])
     upsert(table, rows(("b", 2, "d")))
     names = {path.rpartition("/")[2][:38] for path in data_paths(table.storage)}
     assert names == {file_id}
@@ -107,7 +107,7 @@ def test_groups_that_do_not_fit_the_bucket_count_are_refused(buckets: int) -> No
     table = new_table(buckets=8)
     upsert(table, rows(*((f"k{n}", n, "d") for n in range(50))))
     other = replace(table, config=replace(table.config, buckets=buckets))
-    begun = begin_upsert(other)
+    begun = begin(other)
     with pytest.raises(Corrupt) as caught:
         run_attempt(other, begun, rows(("k1", 1, "d")))
     assert "hoodie.bucket.index.num.buckets" in caught.value.next_step
@@ -117,15 +117,15 @@ def test_two_groups_of_one_bucket_are_refused() -> None:
     """A key of that bucket could lie in either."""
     table = new_table(buckets=1)
     upsert(table, rows(("a", 1, "d")))
-    begun = begin_upsert(table)
+    begun = begin(table)
     (status,) = run_attempt(table, begun, rows(("b", 2, "d")))
     second = "00000000-be72-4138-b235-9544b3531d4f-0"
     name = status.stat.name.replace(status.stat.file_id, second)
     table.storage.put_if_absent(f"d/{name}", table.storage.read(status.stat.path))
     stat = replace(status.stat, file_id=second, path=f"d/{name}", log_files=(name,))
-    commit_write(table, begun, [replace(status, stat=stat)], operation="UPSERT", extra={})
+    commit(table, begun, [replace(status, stat=stat)])
     with pytest.raises(Corrupt, match="does not fit"):
-        run_attempt(table, begin_upsert(table), rows(("c", 3, "d")))
+        run_attempt(table, begin(table), rows(("c", 3, "d")))
 
 
 # Edges
@@ -134,7 +134,7 @@ def test_two_groups_of_one_bucket_are_refused() -> None:
 @BOTH
 def test_no_rows_make_no_files(table_type: str) -> None:
     table = new_table(table_type=table_type)
-    begun = begin_upsert(table)
+    begun = begin(table)
     assert run_attempt(table, begun, SCHEMA.empty_table()) == []
     assert run_attempt(table, begun, rows(("a", 1, "d")).slice(0, 0)) == []
     assert data_paths(table.storage) == []
@@ -163,7 +163,7 @@ def test_a_null_where_the_table_has_none_is_an_invalid_record(table_type: str) -
         [("id", pa.string()), pa.field("v", pa.int64(), nullable=False), ("day", pa.string())]
     )
     table = new_table(table_type=table_type, schema=schema)
-    begun = begin_upsert(table)
+    begun = begin(table)
     handle = make_handle(table, begun, schema=schema)
     with pytest.raises(InvalidRecord, match="Column v"):
         list(handle(Attempt(0, 0), iter(rows(("a", None, "d")).to_batches())))
@@ -185,7 +185,7 @@ def test_a_null_deeper_down_is_an_invalid_record_too(
     table = new_table(table_type=table_type, schema=schema)
     loose = pa.struct([("x", pa.int64())]) if pa.types.is_struct(kind) else pa.list_(pa.int64())
     given = rows(("a", 1, "d")).append_column("deep", pa.array([value], loose))
-    begun = begin_upsert(table)
+    begun = begin(table)
     handle = make_handle(table, begun, schema=schema)
     with pytest.raises(InvalidRecord, match="deep"):
         list(handle(Attempt(0, 0), iter(given.to_batches())))
@@ -193,16 +193,16 @@ def test_a_null_deeper_down_is_an_invalid_record_too(
 
 def test_a_handle_is_a_value_that_travels() -> None:
     table = new_table()
-    begun = begin_upsert(table)
+    begun = begin(table)
     handle = pickle.loads(pickle.dumps(make_handle(table, begun)))
     given = rows(("a", 1, "d"))
     texts: Iterator[str] = handle(Attempt(0, 0), iter(given.to_batches()))
-    assert len(decode_statuses(texts)) == 1
+    assert len(statuses_of(map(decode_accepted, texts))) == 1
 
 
 def test_what_completed_after_the_write_began_is_not_merged_with() -> None:
     table = new_table(table_type=COW, buckets=1)
-    begun = begin_upsert(table)
+    begun = begin(table)
     upsert(table, rows(("a", 1, "d")))
     (status,) = run_attempt(table, begun, rows(("b", 2, "d")))
     assert [row["id"] for row in stored_rows(table, status.stat.path)] == ["b"]
@@ -223,6 +223,6 @@ def test_a_partition_is_made_known_once() -> None:
 
 def test_the_timeline_of_a_write_is_the_one_before_it() -> None:
     table = new_table()
-    begun = begin_upsert(table)
+    begun = begin(table)
     assert begun.timeline.instants == ()
     assert load_timeline(table.storage).instants == (begun.instant,)

@@ -1,0 +1,80 @@
+"""What is written in the write benchmarks, step by step, and how fast it should be.
+
+    W1  bulk load of all rows
+    W2  upsert of a twentieth of them, anywhere, three times
+    W3  upsert of as many rows, all in 2 partitions
+    W7  twenty upserts of 1,000 rows into one partition
+
+Peers run this module in environments of their own: it needs nothing but Python.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BASE = "base"
+UPSERTS = ("u1", "u2", "u3")
+SKEW = "skew"
+SMALLS = tuple(f"s{number:02d}" for number in range(20))
+SMALL_ROWS = 1000
+SKEWED = (3, 4)
+SMALL = (5,)
+PARTITIONS_MIN = 6
+
+KEY, PARTITION, ORDERING = "order_key", "part", "ts"
+BUCKETS = 2
+TYPES = ("cow", "mor")
+WORKLOADS = ("W1", "W2", "W3", "W7")
+FULL_ROWS = 4_000_000
+SPARK_SETTINGS = {
+    "spark.driver.memory": "6g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""Of every engine on Spark; the master is local[2]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One commit. `within` are its partitions, if the one who writes can know them."""
+
+    workload: str
+    source: str
+    within: tuple[str, ...] = ()
+
+
+def partition_name(number: int) -> str:
+    return f"2026-01-{number + 1:02d}"
+
+
+def _named(numbers: tuple[int, ...]) -> tuple[str, ...]:
+    return tuple(partition_name(number) for number in numbers)
+
+
+STEPS = (
+    Step("W1", BASE),
+    *(Step("W2", name) for name in UPSERTS),
+    Step("W3", SKEW, _named(SKEWED)),
+    *(Step("W7", name, _named(SMALL)) for name in SMALLS),
+)
+
+
+def steps_for(only: tuple[str, ...]) -> tuple[Step, ...]:
+    """The steps of these workloads; the load comes first in any case."""
+    return tuple(step for step in STEPS if step.source == BASE or step.workload in only)
+
+
+TARGETS = {
+    ("spark", "cow"): {"W1": 1.0, "W2": 4.0, "W3": 2.5, "W7": 3.0},
+    ("spark", "mor"): {"W1": 1.0, "W2": 6.0, "W3": 3.0, "W7": 3.0},
+    ("local", "cow"): {"W1": 1.0, "W2": 1.5, "W3": 1.0, "W7": 1.0},
+    ("local", "mor"): {"W1": 1.0, "W2": 5.0, "W3": 2.0, "W7": 5.0},
+}
+"""How many times the wall time of ours the best peer should take, at `FULL_ROWS`."""
+
+MEMORY_TARGETS = {"hudi": 0.5, "deltalake": 1.0}
+"""At most this share of the peer's peak memory."""

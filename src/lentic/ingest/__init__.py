@@ -1,0 +1,1 @@
+"""Writes as users call them."""

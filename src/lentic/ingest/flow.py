@@ -1,0 +1,114 @@
+"""One write from call to result: check, clean up after the dead, write, clean up after us."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from lentic.engine import Engine
+from lentic.errors import ConfigError, Conflict, InstantCancelled, OutcomeUnknown, Refused
+from lentic.format.record_fields import META_FIELDS
+from lentic.format.table_config import MergeMode, TableConfig
+from lentic.services.rollback import roll_back, roll_back_failed_writes, withdraw
+from lentic.timeline.reader import load_timeline
+from lentic.timeline.timeline import Timeline
+from lentic.txn.transaction import OpenTable
+from lentic.view.schema import load_table_schema
+from lentic.write.commit import Commit, begin_write
+from lentic.write.evolve import evolve, is_changed
+from lentic.write.fit import ensure_fits
+from lentic.write.operations import (
+    Operation,
+    Request,
+    choose_action,
+    ensure_sortable,
+    ensure_supported,
+)
+from lentic.write.placement import DELETE_FLAG, key_rules
+from lentic.write.run import Prepared, run_write
+
+
+def write(
+    table: OpenTable,
+    engine: Engine,
+    source: Any,
+    request: Request,
+    seen: Timeline | None = None,
+) -> Commit:
+    """Carry out `request`; on any failure nothing of it is visible, now or later.
+
+    The one exception is `OutcomeUnknown`: the commit may have landed, so nothing is cleaned up.
+    `seen` is the timeline that the rows were computed on, if they were computed from the table.
+    """
+    prepared = prepare(table, engine, source, request)
+    roll_back_failed_writes(table)
+    begun = begin_write(table, choose_action(request, table.config), seen)
+    try:
+        return run_write(table, engine, source, prepared, begun)
+    except OutcomeUnknown:
+        raise
+    except Refused:
+        withdraw(table, begun.instant)
+        raise
+    except Exception as error:
+        if roll_back(table, begun.instant) or isinstance(error, Conflict):
+            raise
+        # Whatever failed, it failed because the files of this write were taken away.
+        raise InstantCancelled(
+            f"{begun.instant} was rolled back by another writer while it ran.",
+            where=table.storage.root,
+            safe="nothing of this write is visible; start over",
+            next_step=f"lentic timeline {table.storage.root}",
+        ) from error
+
+
+def prepare(table: OpenTable, engine: Engine, source: Any, request: Request) -> Prepared:
+    """Refuse rows and tables that cannot be written, before the first byte."""
+    config = table.config
+    ensure_supported(config)
+    rules = key_rules(config)
+    _ensure_index(table)
+    schema = load_table_schema(table.storage, load_timeline(table.storage), config)
+    ensure_sortable(request, schema)
+    if source is None:
+        return Prepared(request, schema, False, schema)
+    given = _without_flag(engine.schema(source))
+    if request.operation is Operation.DELETE:
+        keys = pa.schema([field for field in schema if field.name in rules.columns])
+        chosen = [field for field in given if field.name in rules.columns]
+        ensure_fits(pa.schema(chosen), keys)
+        return Prepared(request, schema, False, keys)
+    evolved = evolve(schema, given, required=required_columns(config))
+    return Prepared(request, evolved, is_changed(schema, evolved), evolved)
+
+
+def _without_flag(given: pa.Schema) -> pa.Schema:
+    return pa.schema([f for f in given if f.name != DELETE_FLAG and f.name not in META_FIELDS])
+
+
+def required_columns(config: TableConfig) -> tuple[str, ...]:
+    """Columns that every row must have, in the table's type."""
+    names = (*config.key_fields, *config.partition_fields, *config.ordering_fields)
+    return tuple(dict.fromkeys(names))
+
+
+def _ensure_index(table: OpenTable) -> None:
+    index, buckets = table.write_options.index, table.config.buckets
+    is_bucket = index == "BUCKET"
+    if (index and not is_bucket and buckets is not None) or (is_bucket and buckets is None):
+        raise ConfigError(
+            f"hoodie.index.type is {index.value}, but the table has "
+            f"{'no' if buckets is None else buckets} buckets.",
+            where=table.storage.root,
+            safe="nothing was written",
+            next_step="leave hoodie.index.type out",
+        )
+    if index.is_global and table.config.merge_mode is MergeMode.EVENT_TIME_ORDERING:
+        raise ConfigError(
+            f"hoodie.index.type is {index.value} on a table with ordering columns: a late row "
+            "would take its key to another partition.",
+            where=table.storage.root,
+            safe="nothing was written",
+            next_step="leave hoodie.index.type out, or create the table without ordering columns",
+        )
