@@ -230,11 +230,22 @@ def test_an_attempt_that_wakes_up_after_the_commit_leaves_nothing(
     count_fault(f"executor stopped {point}, goes on after the commit")
 
 
-@each("kind", list(KINDS))
+FORGOTTEN = pytest.mark.xfail(
+    raises=AssertionError,
+    reason="the commit removes the begin markers of attempts that may still run, and with them the "
+    "only word of a file that such an attempt creates after the commit, should it die then",
+)
+
+
+@each(
+    "point, kind",
+    [(Point.BEFORE_MARKER, kind) for kind in KINDS]
+    + [pytest.param(Point.BEFORE_DATA, kind, marks=FORGOTTEN) for kind in (COW, MOR)],
+)
 def test_what_a_late_attempt_leaves_when_it_is_killed_goes_with_the_next_write(
-    kind: Kind, cluster: Cluster, tmp_path: Path, count_fault: Count
+    point: Point, kind: Kind, cluster: Cluster, tmp_path: Path, count_fault: Count
 ) -> None:
-    gates = Gate("stray", Point.BEFORE_MARKER), Gate("late", Point.AFTER_DATA, shut=True)
+    gates = Gate("stray", point), Gate("late", Point.AFTER_DATA, shut=True)
     play = Play(cluster, tmp_path, kind, *gates)
     play.begin()
     stray = play.catch("stray")
@@ -246,7 +257,7 @@ def test_what_a_late_attempt_leaves_when_it_is_killed_goes_with_the_next_write(
     assert len(left) == 1, "the very file that must not stay"
     ensure_same_rows(play.scene.expected, play.scene.open().read(), ["id"], "expected", "alone")
     ensure_tidy(play.scene)
-    count_fault("executor stopped, goes on after the commit, killed after the data file")
+    count_fault(f"executor stopped {point}, goes on after the commit, killed after the data file")
 
 
 @each("point, kind", [(p, k) for p in (Point.BEFORE_MARKER, Point.BEFORE_DATA) for k in KINDS])

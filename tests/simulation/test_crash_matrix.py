@@ -26,9 +26,9 @@ from tests.simulation.cases import (
     scene,
 )
 
-WHOLE = {("upsert", COW_BUCKETS), ("merge", MOR), ("insert_overwrite", COW)}
+WHOLE = {("upsert", COW_BUCKETS), ("upsert", MOR), ("insert_overwrite", COW)}
 """What the short suite sweeps in whole. Of the rest it tries the commit itself and a sample."""
-SAMPLE = 4
+SAMPLE = 3
 
 
 def choose_points(case: Case, shape: Shape) -> list[CrashPoint]:

@@ -7,12 +7,21 @@ their own, `test_crash_matrix`; this is the rest, and the clean-up itself.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from lentic.errors import TableExists
 from lentic.format import layout
 from lentic.testing.checkers import check_table, list_leftovers
-from lentic.testing.crash_sweep import CrashRun, Scene, crash_points, run_with_crash, sweep
+from lentic.testing.crash_sweep import (
+    CrashRun,
+    Scene,
+    crash_points,
+    run_with_crash,
+    set_scene,
+    sweep,
+)
 from lentic.testing.simulation import START_MS
 from lentic.testing.tables import open_on
 from tests.simulation import flows
@@ -71,10 +80,15 @@ def test_a_killed_first_upsert_shows_all_or_nothing(table_type: str) -> None:
     assert seen == {0, len(FIRST)}, "both outcomes must occur, or the sweep proves nothing"
 
 
+def killed_compactions() -> Iterator[CrashRun]:
+    start = set_scene(after(create("MERGE_ON_READ"), upsert(FIRST, SECOND)))
+    points = sample(crash_points(compact, start), 50, "compaction")
+    return distinct(run_with_crash(compact, point, start) for point in points)
+
+
 def test_a_killed_compaction_changes_no_row_and_can_be_run_again() -> None:
-    setup = after(create("MERGE_ON_READ"), upsert(FIRST, SECOND))
     expected = fold(FIRST, SECOND)
-    for run in distinct(sweep(compact, setup)):
+    for run in killed_compactions():
         assert read(run) == expected, run
         assert check_table(run.storage) == [], run
         compact(run.storage, run.world, run.lock)
@@ -86,8 +100,7 @@ def test_a_killed_compaction_changes_no_row_and_can_be_run_again() -> None:
 
 
 def test_a_killed_compaction_does_not_stop_upserts() -> None:
-    setup = after(create("MERGE_ON_READ"), upsert(FIRST, SECOND))
-    for run in distinct(sweep(compact, setup)):
+    for run in killed_compactions():
         ensure_sound(run, fold(FIRST, SECOND))
         compact(run.storage, run.world, run.lock)
         assert read(run) == fold(FIRST, SECOND, THIRD), run
@@ -97,15 +110,16 @@ def test_a_killed_compaction_does_not_stop_upserts() -> None:
 @TYPES
 def test_a_killed_clean_up_after_a_kill_converges(table_type: str) -> None:
     """The upsert that rolls a dead write back is itself killed at every call."""
-    setup = after(create(table_type), upsert(FIRST))
-    every = distinct(sweep(upsert(SECOND), setup))
+    start = set_scene(after(create(table_type), upsert(FIRST)))
+    points = sample(crash_points(upsert(SECOND), start), 30, f"deaths {table_type}")
+    every = distinct(run_with_crash(upsert(SECOND), point, start) for point in points)
     deaths = [run for run in every if list_leftovers(run.storage)]
     assert deaths
     for death in sample(deaths, 3, f"deaths {table_type}"):
         files = tuple((file.path, death.storage.read(file.path)) for file in death.storage.walk(""))
         left = Scene(files, now_ms=death.world.clock.now_ms() - START_MS)
         points = crash_points(upsert(THIRD), left)
-        for point in sample(points, 25, f"clean-up {table_type} {death.point}"):
+        for point in sample(points, 16, f"clean-up {table_type} {death.point}"):
             run = run_with_crash(upsert(THIRD), point, left)
             seen = read(run)
             base = (FIRST, fold(FIRST, SECOND))

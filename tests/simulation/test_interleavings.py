@@ -22,7 +22,7 @@ BASE: Rows = {"a0": 1, "b0": 1, "c1": 1}
 ONE: Rows = {"a0": 2, "one0": 2, "one1": 2}
 TWO: Rows = {"a0": 3, "two0": 3, "two1": 3}
 FIRST_SEED = int(os.environ.get("LENTIC_SIM_SEED", "0"))
-SEEDS = int(os.environ.get("LENTIC_SIM_SEEDS", "60"))
+SEEDS = int(os.environ.get("LENTIC_SIM_SEEDS", "40"))
 
 
 @dataclass(frozen=True)

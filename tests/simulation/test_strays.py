@@ -56,7 +56,7 @@ NIGHT_MS = 1_000_000
 """Longer than everything else that happens."""
 FAIL: dict[str, object] = {"lentic.write.finalize.on_rerun": "fail"}
 RECOVER: dict[str, object] = {"lentic.write.finalize.on_rerun": "recover"}
-SAMPLE = 8
+SAMPLE = 6
 WAYS: tuple[When, When] = ("before", "after")
 
 UPSERT = case_named("upsert")

@@ -4,8 +4,8 @@ An expression means to Arrow what its SQL (`to_sql`) means to Spark 4 in ANSI mo
 Logic has three values. NaN equals itself and is greater than every number. A division by zero, an
 overflow or a cast of what does not fit is an error and not a null, but only for rows that need it:
 CASE, `if` and `coalesce` compute what they choose, AND and OR stop when they know, an operator does
-not look at its right side (a division at its left) where the other is null. Spark holds to the
-last only while it likes: it may compute a part beforehand that occurs twice, regroup a product, or drop
+not look at its right side (a division at its left) where the other is null. Spark holds to this
+only where it likes: it may compute beforehand what occurs twice, regroup sums and products, or drop
 what turns out not to matter. So one may fail where the other does not; values do not differ.
 
 What cannot be the same cheaply is refused: `%` of decimals; products and quotients of the longest
