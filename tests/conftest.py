@@ -10,7 +10,6 @@ from pyspark.sql import SparkSession
 
 from lentic.spark import session
 
-
 # How fast a machine is says nothing about whether the code is right.
 settings.register_profile("lentic", deadline=None)
 settings.load_profile("lentic")
