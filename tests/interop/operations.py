@@ -28,6 +28,8 @@ _COMPACT = (
     " options => 'hoodie.compact.inline.max.delta.commits=1')"
 )
 
+_NO_HOUSEKEEPING = {"hoodie.clean.automatic": "false", "hoodie.archive.automatic": "false"}
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -66,7 +68,7 @@ class Shape:
             partition=("part",),
             ordering=(self.ordering,) if self.ordering else (),
             columns=(),
-            settings={"hoodie.clean.automatic": "false", **buckets},
+            settings={**_NO_HOUSEKEEPING, **buckets},
         )
         return shape.options | {
             "hoodie.table.name": "t",

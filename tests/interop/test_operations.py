@@ -37,6 +37,7 @@ COW_JOIN = Shape("COPY_ON_WRITE", None, None)
 _ENDS = {"INSERT_OVERWRITE", "INSERT_OVERWRITE_TABLE", "DELETE_PARTITION"}
 _ARCHIVES = {
     "hoodie.clean.automatic": "true",
+    "hoodie.archive.automatic": "true",
     "hoodie.clean.commits.retained": "1",
     "hoodie.keep.min.commits": "2",
     "hoodie.keep.max.commits": "3",

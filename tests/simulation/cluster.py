@@ -22,11 +22,19 @@ from lentic.errors import Conflict, LenticError, StorageError
 from lentic.table import Table
 from lentic.testing.crash_sweep import Flow, Scene
 from lentic.testing.sim_world import SimLock
-from lentic.testing.simulation import Outcome, Returned, Simulation
+from lentic.testing.simulation import START_MS, Outcome, Returned, Simulation
 from lentic.testing.tables import open_on
 from lentic.timeline.reader import load_commit_metadata, load_timeline
 from lentic.world import World
-from tests.simulation.cases import BEFORE, Case, Rows, data_files, ensure_sound, read
+from tests.simulation.cases import (
+    BEFORE,
+    Case,
+    Rows,
+    data_files,
+    ensure_sound,
+    read,
+    storage_calls,
+)
 
 T = TypeVar("T")
 Task = Callable[[Attempt], list[str]]
@@ -44,6 +52,7 @@ class Stage:
     tasks: dict[int, Task]
     done: dict[Attempt, list[str]] = field(default_factory=dict)
     failed: dict[Attempt, LenticError] = field(default_factory=dict)
+    ended_ms: dict[Attempt, int] = field(default_factory=dict)
 
     def first(self, task: int) -> list[str] | None:
         return next((texts for by, texts in self.done.items() if by.task == task), None)
@@ -123,6 +132,7 @@ class Cluster(LocalEngine):
             attempt = Attempt(task, number)
             try:
                 stage.done[attempt] = stage.tasks[task](attempt)
+                stage.ended_ms[attempt] = world.clock.now_ms()
             except LenticError as error:
                 stage.failed[attempt] = error
                 world.clock.sleep(_AFTER_FAILURE)  # the driver hears of it before the next task
@@ -149,6 +159,13 @@ class ClusterRun:
     def outcome(self) -> Outcome:
         """How the driver ended."""
         return self.sim.outcomes["driver"]
+
+    @property
+    def finalized_ms(self) -> int:
+        """When the driver made the finalize marker."""
+        calls = storage_calls(self.sim.trace, "driver")
+        made = [line for line in calls if "put_if_absent" in line and ".finalized.json" in line]
+        return START_MS + int(made[-1].split()[1])
 
     @property
     def failures(self) -> list[LenticError]:
@@ -213,10 +230,16 @@ def _follow(then: Flow, sim: Simulation, lock: LockProvider, cluster: Cluster) -
 
 
 def ensure_written_once(run: ClusterRun, case: Case, start: Scene) -> None:
-    """The driver committed one file per file group, and no other file of it is there."""
+    """The driver committed one file per file group, no other file of it is there, and attempts
+    that came to an end before it finalized agree on what counts."""
     storage = run.sim.memory
     assert isinstance(run.outcome, Returned), run
     assert all(isinstance(error, Conflict | StorageError) for error in run.failures), run
+    for stage in run.cluster.job.stages:
+        for attempt, ended_ms in stage.ended_ms.items():
+            if ended_ms < run.finalized_ms:
+                told = sorted(stage.done[attempt])
+                assert told == sorted(stage.first(attempt.task) or ()), f"{attempt}\n{run}"
     newest = load_timeline(storage).writes()[-1]
     stats = load_commit_metadata(storage, newest).stats
     per_group = Counter((stat.partition, stat.file_id) for stat in stats)

@@ -12,7 +12,6 @@ from lentic.testing.checkers import list_leftovers
 from lentic.testing.simulation import Crashed, Returned, Simulation
 from lentic.write.commit import Commit
 from tests.simulation.cases import (
-    AT_LENGTH,
     CASES,
     COW,
     COW_BUCKETS,
@@ -100,11 +99,13 @@ def test_s12_s2_the_next_attempt_needs_nothing_of_one_that_was_killed(
     points = [
         (call, when)
         for call in range(1, unharmed.sim.calls("worker-0") + 1)
-        for when in ("before", "after", "torn")
+        for when in ("before", "torn", "after")
         if when != "torn" or call in torn
     ]
     short_circuited = 0
-    for call, when in sample(points, 12, f"killed worker {case.name}-{shape.name}"):
+    # Killed at its very last call it has completed all, and told the driver nothing of the last.
+    chosen = [*sample(points[:-1], 12, f"killed worker {case.name}-{shape.name}"), points[-1]]
+    for call, when in chosen:
 
         def plan(sim: Simulation, call: int = call, when: str = when) -> None:
             _first_is_early(sim)
@@ -118,4 +119,4 @@ def test_s12_s2_the_next_attempt_needs_nothing_of_one_that_was_killed(
         written = [line for line in run.sim.trace if "worker-1" in line and "close_output" in line]
         short_circuited += not written
         ensure_next_writer_works(run, [case.after], start)
-    assert short_circuited or not AT_LENGTH
+    assert short_circuited

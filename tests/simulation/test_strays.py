@@ -13,16 +13,15 @@ import pytest
 
 from lentic.coordination.lock import LockProvider
 from lentic.errors import InstantCancelled, InvalidRecord, LenticError
-from lentic.format.names import Action
+from lentic.format.names import Action, requested_at_of
 from lentic.storage.base import Storage
-from lentic.testing.checkers import check_table
+from lentic.testing.checkers import check_table, list_leftovers
 from lentic.testing.crash_sweep import Scene
 from lentic.testing.simulation import Crashed, Raised, Returned, Simulation, When
 from lentic.testing.tables import open_on
 from lentic.timeline.reader import load_timeline
 from lentic.world import World
 from tests.simulation.cases import (
-    AT_LENGTH,
     BEFORE,
     COW,
     COW_BUCKETS,
@@ -58,6 +57,7 @@ FAIL: dict[str, object] = {"lentic.write.finalize.on_rerun": "fail"}
 RECOVER: dict[str, object] = {"lentic.write.finalize.on_rerun": "recover"}
 SAMPLE = 6
 WAYS: tuple[When, When] = ("before", "after")
+TORN: When = "torn"
 
 UPSERT = case_named("upsert")
 SOME = pytest.mark.parametrize(
@@ -86,6 +86,12 @@ def stray_sleeps(call: int) -> Callable[[Simulation], None]:
         sim.pause_at("worker-1", call=call, pause_ms=NIGHT_MS)
 
     return plan
+
+
+def stray_call(case: Case, start: Scene, what: str, after: int = 0) -> int:
+    """The first storage call of worker 1 that says `what`, when it goes ahead and never sleeps."""
+    calls = storage_calls(play(case.act, start, plan=stray_first).sim.trace, "worker-1")
+    return next(n for n, line in enumerate(calls, 1) if n > after and what in line)
 
 
 def calls_of_stray(case: Case, start: Scene) -> int:
@@ -120,22 +126,42 @@ def test_case_1_a_stray_that_wakes_up_after_the_commit_leaves_no_file(
     assert refused
 
 
-def points_of_death(run: ClusterRun, after: int) -> list[tuple[int, When]]:
-    """Every way for worker 1 to die at a storage call later than `after`."""
-    torn = set(run.sim.torn_calls("worker-1"))
-    ways: tuple[When, ...] = ("before", "after", "torn")
-    return [
-        (call, when)
-        for call in range(after + 1, run.sim.calls("worker-1") + 1)
-        for when in ways
-        if when != "torn" or call in torn
-    ]
+@SOME
+def test_s3_a_stray_that_writes_while_the_driver_finalizes_is_seen_by_it_or_sees_it(
+    case: Case, shape: Shape
+) -> None:
+    """The driver stands at each of its calls, from finalizing on. The stray wakes up, writes its
+    file, looks for the finalize marker, and falls asleep again before it makes its completion
+    marker; the commit has removed those of the others when it wakes up for the last time."""
+    start = scene(shape)
+    opens = stray_call(case, start, "open_output")
+    completes = stray_call(case, start, ".completed.json", after=opens)
+    stands = driver_calls_after_work(case, start, FAIL)
+    for stand, wakes in sample([(d, k) for d in stands for k in (0, 1)], 4 * SAMPLE, "s3"):
+
+        def plan(sim: Simulation, stand: int = stand, wakes: int = wakes) -> None:
+            stray_first(sim)
+            sim.pause_at("worker-1", call=opens, pause_ms=100_000)
+            sim.pause_at("driver", call=stand, pause_ms=300_000)
+            sim.pause_at("worker-1", call=completes - wakes, pause_ms=NIGHT_MS)
+
+        run = play(case.act, start, plan=plan)
+        ensure_written_once(run, case, start)
+        ensure_next_writer_works(run, [case.after], start)
 
 
 def killed_after_its_sleep(case: Case, start: Scene, sleep: int, name: str) -> Iterator[ClusterRun]:
-    """Worker 1 sleeps at call `sleep`, wakes up after the commit, and dies at some later call."""
+    """Worker 1 sleeps at call `sleep`, wakes up after the commit, writes a file, and dies between
+    creating and removing it."""
     awake = play(case.act, start, plan=stray_sleeps(sleep))
-    for call, when in sample(points_of_death(awake, sleep), SAMPLE, name):
+    calls = storage_calls(awake.sim.trace, "worker-1")
+    opens = next(n for n, line in enumerate(calls, 1) if "open_output" in line)
+    removes = next(n for n, line in enumerate(calls, 1) if "delete" in line)
+    torn = set(awake.sim.torn_calls("worker-1"))
+    points: list[tuple[int, When]] = []
+    for call in range(max(sleep, opens) + 1, removes + 1):
+        points += [(call, "before"), (call, "after"), *([(call, TORN)] if call in torn else [])]
+    for call, when in sample(points, SAMPLE, name):
 
         def plan(sim: Simulation, call: int = call, when: When = when) -> None:
             stray_sleeps(sleep)(sim)
@@ -153,10 +179,14 @@ def test_s2_a_stray_that_is_killed_after_the_commit_is_cleaned_up_after_by_the_n
 ) -> None:
     """It slept before it announced its file, and dies before it can remove it: nobody sees the
     file, and the begin marker still tells of it."""
-    start, before_announcing = scene(shape), 2
+    start = scene(shape)
+    announces = stray_call(case, start, ".marker.")
     name = f"killed stray {case.name}-{shape.name}"
-    for run in killed_after_its_sleep(case, start, before_announcing, name):
+    left: list[str] = []
+    for run in killed_after_its_sleep(case, start, announces, name):
+        left += list_leftovers(run.sim.memory)
         ensure_next_writer_works(run, [case.after], start)
+    assert any(requested_at_of(path.rpartition("/")[2]) for path in left), "none left a file"
 
 
 @SOME
@@ -166,14 +196,13 @@ def test_s2_a_killed_stray_whose_announcement_is_gone_stays_invisible(
     """It slept between announcing and writing, and the commit removed the begin marker: its file
     may stay, but it counts for nobody, because the commit does not name it (R5)."""
     start = scene(shape)
-    calls = storage_calls(play(case.act, start, plan=stray_first).sim.trace, "worker-1")
-    opens = next(n for n, line in enumerate(calls, 1) if "open_output" in line)
+    opens = stray_call(case, start, "open_output")
     name = f"forgotten stray {case.name}-{shape.name}"
     for run in killed_after_its_sleep(case, start, opens, name):
         memory, world = run.sim.memory, run.sim.world("next")
         assert read(memory, world, run.lock) == case.after, run
         assert check_table(memory) == [], run
-        open_on(memory, world, run.lock).upsert(arrow(NEXT))
+        upsert_next(memory, world, run.lock)
         assert read(memory, world, run.lock) == upserted(case.after, NEXT), run
         assert check_table(memory) == [], run
 
@@ -221,7 +250,8 @@ def test_case_2_s4_a_rerun_under_recover_serves_exactly_what_was_accepted(
     """Until the write has ended; from then on there is nothing to serve, and it is refused."""
     start, served, refused = scene(shape), 0, 0
     calls = driver_calls_after_work(case, start, RECOVER)
-    for call in sample(calls, SAMPLE, f"rerun recover {case.name}-{shape.name}"):
+    ended = calls.stop  # the driver never comes to that call
+    for call in [*sample(calls, SAMPLE, f"rerun recover {case.name}-{shape.name}"), ended]:
         run = play(case.act, start, options=RECOVER, plan=rerun_while_driver_stands_at(call))
         assert written_by(run, "worker-1") == [], run
         for stage in run.cluster.job.stages:
@@ -233,7 +263,7 @@ def test_case_2_s4_a_rerun_under_recover_serves_exactly_what_was_accepted(
         ensure_written_once(run, case, start)
         ensure_next_writer_works(run, [case.after], start)
     assert served
-    assert refused or not AT_LENGTH
+    assert refused
 
 
 # The driver gave up meanwhile
