@@ -1,7 +1,9 @@
 """The tables of tests/model, read by Apache Hudi when a run is over.
 
 LENTIC_MODEL_RUNS=500        runs without Spark (3 unless told)
-LENTIC_MODEL_SPARK_RUNS=50   runs on Spark (1)
+LENTIC_MODEL_SPARK_RUNS=50   runs on Spark (2)
+
+The first run of all is the simplest, which is to do nothing at all.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from tests.interop.readers import ApacheHudi
 from tests.model.machine import TableMachine, play
 
 RUNS = int(os.environ.get("LENTIC_MODEL_RUNS", "3"))
-SPARK_RUNS = int(os.environ.get("LENTIC_MODEL_SPARK_RUNS", "1"))
+SPARK_RUNS = int(os.environ.get("LENTIC_MODEL_SPARK_RUNS", "2"))
 
 
 def _reader(hudi: ApacheHudi, read: list[str]) -> Callable[[str, pa.Table], None]:
