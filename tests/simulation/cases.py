@@ -206,14 +206,15 @@ def storage_calls(trace: Iterable[str], actor: str) -> list[str]:
     return [line for line in lines if line.split()[3] not in ("lock", "unlock", "sleep", "pause")]
 
 
-def distinct(runs: Iterable[CrashRun]) -> Iterator[CrashRun]:
-    """The runs that left bytes no earlier one did; all of them at length. Most calls only read."""
+def distinct(runs: Iterable[CrashRun], *, always: bool = False) -> Iterator[CrashRun]:
+    """The runs that left bytes no earlier one did, for most calls only read; all of them at length,
+    unless `always`."""
     seen = set()
     for run in runs:
         assert run.crashed, run
         files = [(file.path, run.storage.read(file.path)) for file in run.storage.walk("")]
         left = hash(tuple(files))
-        if AT_LENGTH or left not in seen:
+        if (AT_LENGTH and not always) or left not in seen:
             seen.add(left)
             yield run
 

@@ -112,8 +112,8 @@ def test_a_killed_clean_up_after_a_kill_converges(table_type: str) -> None:
     """The upsert that rolls a dead write back is itself killed at every call."""
     start = set_scene(after(create(table_type), upsert(FIRST)))
     points = sample(crash_points(upsert(SECOND), start), 30, f"deaths {table_type}")
-    every = distinct(run_with_crash(upsert(SECOND), point, start) for point in points)
-    deaths = [run for run in every if list_leftovers(run.storage)]
+    every = (run_with_crash(upsert(SECOND), point, start) for point in points)
+    deaths = [run for run in distinct(every, always=True) if list_leftovers(run.storage)]
     assert deaths
     for death in sample(deaths, 3, f"deaths {table_type}"):
         files = tuple((file.path, death.storage.read(file.path)) for file in death.storage.walk(""))
