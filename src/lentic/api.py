@@ -31,6 +31,7 @@ from lentic.config.groups import (
     storage_options,
 )
 from lentic.config.options import Option, Settings, contradiction, resolve
+from lentic.config.zookeeper import ZooKeeperOptions
 from lentic.coordination.lock import LockProvider
 from lentic.coordination.lock_file import FileLock
 from lentic.coordination.lock_process import ProcessLock
@@ -272,7 +273,7 @@ def _open(storage: Storage, config: TableConfig, settings: Settings, spark: Any)
     opened = OpenTable(
         storage=storage,
         config=config,
-        lock=_lock(storage, world, lock_options),
+        lock=_lock(storage, world, lock_options, settings, config.name),
         world=world,
         write_options=WriteOptions.parse(settings),
         lock_options=lock_options,
@@ -281,7 +282,14 @@ def _open(storage: Storage, config: TableConfig, settings: Settings, spark: Any)
     return Table(opened, _engine(spark, progress))
 
 
-def _lock(storage: Storage, world: World, options: LockOptions) -> LockProvider:
+def _lock(
+    storage: Storage, world: World, options: LockOptions, settings: Settings, name: str
+) -> LockProvider:
+    if options.kind in (LockKind.ZOOKEEPER, LockKind.HUDI_ZOOKEEPER):
+        wanted = ZooKeeperOptions.parse(settings, name)
+        room = _optional_module("lentic.coordination.lock_zookeeper", "ZooKeeper", "zookeeper")
+        lock: LockProvider = room.ZooKeeperLock(storage, world, options.wait_ms, wanted)
+        return lock
     is_local = isinstance(storage, LocalStorage)
     if options.kind is LockKind.FILE and not is_local:
         raise contradiction("hoodie.write.lock.provider", "file", "the table path", storage.root)
@@ -299,13 +307,18 @@ def _engine(spark: Any, progress: Progress | None) -> Engine:
 
 def _spark_room(module: str) -> Any:
     """A module of the Spark room, which only those who have PySpark can load."""
+    return _optional_module(module, "Spark", "spark")
+
+
+def _optional_module(module: str, what: str, extra: str) -> Any:
+    """A module of ours that needs a package which not everybody has."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"Spark was asked for, but {error.name} is not installed.",
+            f"{what} was asked for, but {error.name} is not installed.",
             safe="nothing was written",
-            next_step="pip install 'lentic[spark]'",
+            next_step=f"pip install 'lentic[{extra}]'",
         ) from error
 
 

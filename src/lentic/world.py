@@ -11,6 +11,7 @@ import random
 import socket
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -83,3 +84,11 @@ class _SystemEntropy:
 def real_world() -> World:
     """The world of this process."""
     return World(_SystemClock(), _SystemEntropy(), Process(socket.gethostname(), os.getpid()))
+
+
+def after_fork(forget: Callable[[], object]) -> None:
+    """Call `forget` in every process forked from this one.
+
+    For what a child must not share with its parent: connections, and threads, which stay behind.
+    """
+    os.register_at_fork(after_in_child=forget)

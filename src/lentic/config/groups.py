@@ -19,6 +19,7 @@ from lentic.config.options import (
     parse_names,
     parse_whole,
 )
+from lentic.config.zookeeper import ZOOKEEPER
 
 BUCKETS_MAX = 99_999_999
 """A bucket number has eight digits in a file id."""
@@ -50,6 +51,8 @@ class LockKind(StrEnum):
     FILE = "file"
     IN_PROCESS = "in_process"
     HUDI_IN_PROCESS = "org.apache.hudi.client.transaction.lock.InProcessLockProvider"
+    ZOOKEEPER = "zookeeper"
+    HUDI_ZOOKEEPER = "org.apache.hudi.client.transaction.lock.ZookeeperBasedLockProvider"
 
 
 class Codec(StrEnum):
@@ -236,7 +239,8 @@ LOCK_KIND = Option(
     "hoodie.write.lock.provider",
     parse_choice(LockKind),
     LockKind.AUTO,
-    "auto: a lock file on local disk, a lock within this process elsewhere.",
+    "auto: a lock file on local disk, a lock within this process elsewhere. zookeeper: for writers "
+    "on many machines, Apache Hudi's among them; needs pip install 'lentic[zookeeper]'.",
 )
 LOCK_WAIT_MS = Option(
     "hoodie.write.lock.wait_time_ms",
@@ -369,6 +373,7 @@ REGISTRY: tuple[Option[Any], ...] = (
     ON_METADATA_TABLE,
     LOCK_KIND,
     LOCK_WAIT_MS,
+    *ZOOKEEPER,
     CLOCK_SKEW_MS,
     PROGRESS,
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lentic.config import groups
+from lentic.config import groups, zookeeper
 from lentic.config.groups import (
     REGISTRY,
     Codec,
@@ -26,7 +26,10 @@ from lentic.errors import ConfigError
 
 
 def test_every_option_of_the_module_is_registered_once() -> None:
-    defined = [value for value in vars(groups).values() if isinstance(value, Option)]
+    modules = (groups, zookeeper)
+    defined = [
+        value for module in modules for value in vars(module).values() if isinstance(value, Option)
+    ]
     assert sorted(option.key for option in REGISTRY) == sorted(option.key for option in defined)
 
 
