@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
+from lentic.coordination import zookeeper as sessions
 from lentic.spark import session
 from tests.zookeeper_server import ZooKeeperServer
 
@@ -31,5 +32,6 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperSer
     try:
         server.start()
         yield server
+        sessions._close_all()
     finally:
         server.kill()

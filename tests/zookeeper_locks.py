@@ -107,14 +107,14 @@ def expire(lock: ZooKeeperLock, server: ZooKeeperServer) -> None:
 
 
 def await_queue(
-    server: ZooKeeperServer, lock: ZooKeeperLock, is_so: Callable[[list[str]], bool]
+    server: ZooKeeperServer, path: str, is_so: Callable[[list[str]], bool]
 ) -> list[str]:
-    """The names in the queue, once they are so."""
+    """The names in the queue at `path`, once they are so."""
     with server.client() as client:
         while True:
             changed = threading.Event()
             names: list[str] = client.get_children(
-                lock.options.path, watch=lambda event, changed=changed: changed.set()
+                path, watch=lambda event, changed=changed: changed.set()
             )
             if is_so(names):
                 return names

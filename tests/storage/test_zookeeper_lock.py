@@ -130,6 +130,7 @@ def test_who_loses_the_session_while_waiting_queues_up_again(
     locks: Locks, zookeeper: ZooKeeperServer
 ) -> None:
     waiting = locks(session_ms=20_000)
+    path = waiting.options.path
     epochs = []
 
     def wait() -> None:
@@ -139,10 +140,12 @@ def test_who_loses_the_session_while_waiting_queues_up_again(
     with locks().hold():
         thread = threading.Thread(target=wait)
         thread.start()
-        first = await_queue(zookeeper, waiting, lambda names: len(names) == 2)
+        first = await_queue(zookeeper, path, lambda names: len(names) == 2)
         expire(waiting, zookeeper)
         await_queue(
-            zookeeper, waiting, lambda names: len(names) == 2 and in_order(names) != in_order(first)
+            zookeeper,
+            waiting.options.path,
+            lambda names: len(names) == 2 and in_order(names) != in_order(first),
         )
         assert epochs == []
     thread.join()
