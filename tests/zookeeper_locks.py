@@ -17,7 +17,7 @@ from lentic.errors import LockTimeout
 from tests.zookeeper_server import ZooKeeperServer
 
 WAIT_MS = 60_000
-SHORT_MS = 1_000
+SHORT_MS = 2_000
 """A session so short that a test can wait for its end, and only for sessions that are to end."""
 
 _HOLDER = """

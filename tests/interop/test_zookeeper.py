@@ -14,6 +14,7 @@ from lentic.errors import LockTimeout
 from lentic.txn.transaction import transaction
 from tests.interop.operations import BUCKETS, Shape, Story, batch
 from tests.interop.readers import ApacheHudi
+from tests.rows import PARTITIONS
 from tests.zookeeper_locks import await_queue
 from tests.zookeeper_server import ZooKeeperServer
 
@@ -46,25 +47,17 @@ def story(tmp_path: Path, apache_hudi: ApacheHudi, zookeeper: ZooKeeperServer) -
         "hoodie.write.lock.zookeeper.base_path": BASE_PATH,
         "hoodie.write.lock.zookeeper.lock_key": tmp_path.name,
         "hoodie.write.lock.wait_time_ms": "60000",
+        "hoodie.write.concurrency.mode": "optimistic_concurrency_control",
+        "hoodie.clean.failed.writes.policy": "LAZY",
     }
     return begun
 
 
-def _together(story: LockedStory) -> dict[str, str]:
-    """What an Apache Hudi job is told that is not alone."""
-    return {
-        **story.lock,
-        "hoodie.write.concurrency.mode": "optimistic_concurrency_control",
-        "hoodie.clean.failed.writes.policy": "LAZY",
-        "hoodie.metadata.enable": "false",
-    }
-
-
-def test_they_take_turns_and_wait_for_each_other(
+def test_they_take_turns_wait_for_each_other_and_write_at_once(
     story: LockedStory, apache_hudi: ApacheHudi, zookeeper: ZooKeeperServer
 ) -> None:
     path = f"{BASE_PATH}/{story.lock['hoodie.write.lock.zookeeper.lock_key']}"
-    together = _together(story)
+    together = {**story.lock, "hoodie.metadata.enable": "false"}
     story.upsert(batch(0, 40, 1))
     before = _acquisitions(zookeeper, path)
     story.hudi_writes("upsert", batch(20, 60, 2), together)
@@ -91,7 +84,16 @@ def test_they_take_turns_and_wait_for_each_other(
             assert not ours.done()
         ours.result()
         story.model.upsert(batch(60, 90, 6))
-    story.look("both waited")
+        story.look("both waited")
+
+        first, rest = batch(0, 90, 7, PARTITIONS[:1]), batch(0, 90, 7, PARTITIONS[1:])
+        theirs = hudis_thread.submit(apache_hudi.write, story.path, first, options)
+        ours = our_thread.submit(story.open().upsert, rest)
+        theirs.result()
+        ours.result()
+        story.model.upsert(first)
+        story.model.upsert(rest)
+    story.look("both wrote at once")
 
 
 def _acquisitions(zookeeper: ZooKeeperServer, path: str) -> int:

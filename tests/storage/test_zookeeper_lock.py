@@ -152,24 +152,29 @@ def test_who_loses_the_session_while_waiting_queues_up_again(
     assert epochs == [2]
 
 
+@pytest.mark.parametrize("where", ["disk", "s3"])
 def test_a_table_is_written_under_the_lock_that_its_options_name(
-    tmp_path: Path, zookeeper: ZooKeeperServer
+    tmp_path: Path, zookeeper: ZooKeeperServer, request: pytest.FixtureRequest, where: str
 ) -> None:
-    options = {
+    path, storage = str(tmp_path / where), {}
+    if where == "s3":
+        path = f"s3://lake/{tmp_path.name}/s3"
+        storage = {f"lentic.storage.{k}": v for k, v in request.getfixturevalue("s3_options")}
+    locked = storage | {
         "hoodie.write.lock.provider": "zookeeper",
         "hoodie.write.lock.zookeeper.url": zookeeper.hosts,
         "hoodie.write.lock.zookeeper.base_path": "/lentic/tables",
     }
     rows = pa.table({"id": ["a", "b"], "seq": [1, 2]})
-    path = str(tmp_path / "orders")
-    lentic.create(path, rows.schema, key="id", buckets=1, options=options).upsert(rows)
-    lentic.open(path, options=options).upsert(rows.slice(1).set_column(1, "seq", [[3]]))
-    assert lentic.open(path).read().sort_by("id").to_pydict() == {"id": ["a", "b"], "seq": [1, 3]}
+    lentic.create(path, rows.schema, key="id", buckets=1, options=locked).upsert(rows)
+    lentic.open(path, options=locked).upsert(rows.slice(1).set_column(1, "seq", [[3]]))
+    table = lentic.open(path, options=storage)
+    assert table.read().sort_by("id").to_pydict() == {"id": ["a", "b"], "seq": [1, 3]}
     with zookeeper.client() as client:
-        assert client.get_children("/lentic/tables/orders") == []
-        state = decode_state(client.get("/lentic/tables/orders.lentic-state")[0], "here")
+        assert client.get_children(f"/lentic/tables/{where}") == []
+        state = decode_state(client.get(f"/lentic/tables/{where}.lentic-state")[0], "here")
     assert state.is_free and state.epoch >= 4 and state.intent is None
-    assert state.last_time == str(lentic.open(path).timeline()[-1].completed_at)
+    assert state.last_time == str(table.timeline()[-1].completed_at)
 
 
 # With Curator
