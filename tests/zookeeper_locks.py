@@ -75,6 +75,13 @@ class Holder:
         """Release and exit, or, after a kill, be gone."""
         self._process.communicate(timeout=WAIT_MS / 1000)
 
+    def __enter__(self) -> Holder:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
 
 def fall_asleep(lock: ZooKeeperLock) -> ZooKeeperHeld:
     """Hold the lock and never let go, as one who is paused or dead."""

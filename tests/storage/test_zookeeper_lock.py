@@ -45,14 +45,14 @@ def test_epoch_and_last_time_outlive_their_holder(locks: Locks) -> None:
 
 
 def test_two_processes_exclude_each_other_and_a_time_out_names_the_holder(locks: Locks) -> None:
-    holder = Holder(locks())
-    assert holder.first_words == "held 1"
-    with pytest.raises(LockTimeout) as caught, locks(timeout_ms=200).hold():
-        pass
-    error = caught.value
-    assert re.search(rf"not free within 0.2 s.*process {holder.pid} on \S+, for \d+ s", error.what)
+    with Holder(locks()) as holder:
+        assert holder.first_words == "held 1"
+        with pytest.raises(LockTimeout) as caught, locks(timeout_ms=200).hold():
+            pass
+        holder.end()
+    error, who = caught.value, rf"process {holder.pid} on \S+, for \d+ s"
+    assert re.search(f"not free within 0.2 s.*{who}", error.what)
     assert "dead holder frees itself" in error.safe and "repeat the call" in error.next_step
-    holder.end()
     with locks().hold() as held:
         assert (held.epoch, held.last_time) == (2, "20240101000000000")
 
@@ -80,13 +80,12 @@ def test_only_one_thread_holds_the_lock(locks: Locks) -> None:
 def test_a_killed_holder_frees_the_lock_and_what_it_decided_is_done_by_the_next(
     locks: Locks,
 ) -> None:
-    holder = Holder(locks(session_ms=SHORT_MS))
-    assert holder.publish(PATH, b"decided") == "published True"
-    holder.signal(signal.SIGKILL)
-    with locks().hold() as held:
-        assert (held.epoch, held.last_time) == (2, "20240101000000000")
-        assert locks().storage.read(PATH) == b"decided"
-    holder.end()
+    with Holder(locks(session_ms=SHORT_MS)) as holder:
+        assert holder.publish(PATH, b"decided") == "published True"
+        holder.signal(signal.SIGKILL)
+        with locks().hold() as held:
+            assert (held.epoch, held.last_time) == (2, "20240101000000000")
+            assert locks().storage.read(PATH) == b"decided"
 
 
 @pytest.mark.parametrize("heir", ["lentic", "curator"])
@@ -94,17 +93,17 @@ def test_a_holder_that_slept_past_its_session_decides_nothing(
     locks: Locks, curator: Curator, heir: str
 ) -> None:
     """Whoever took the lock meanwhile, and although Curator knows nothing of our state."""
-    sleeper = Holder(locks(session_ms=SHORT_MS))
-    sleeper.signal(signal.SIGSTOP)
     mutex = curator.mutex(locks().options.path)
-    if heir == "curator":
-        assert curator.acquire(mutex, WAIT_MS)
-    else:
-        with locks().hold():
-            pass
-    sleeper.signal(signal.SIGCONT)
-    assert sleeper.publish(PATH, b"late") == "Conflict"
-    sleeper.end()
+    with Holder(locks(session_ms=SHORT_MS)) as sleeper:
+        sleeper.signal(signal.SIGSTOP)
+        if heir == "curator":
+            assert curator.acquire(mutex, WAIT_MS)
+        else:
+            with locks().hold():
+                pass
+        sleeper.signal(signal.SIGCONT)
+        assert sleeper.publish(PATH, b"late") == "Conflict"
+        sleeper.end()
     assert locks().storage.info(PATH) is None
     if heir == "curator":
         assert not is_free(locks())

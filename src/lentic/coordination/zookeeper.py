@@ -37,9 +37,8 @@ _REFUSED = (BadVersionError, NodeExistsError, NoNodeError)
 _WITH_ANOTHER = (RolledBackError, RuntimeInconsistency)
 
 _client_log = logging.getLogger(f"{__name__}.client")
-_client_log.setLevel(
-    logging.INFO
-)  # below that the client tells contents and the session's password
+# Below this level the client tells contents, and the session's password.
+_client_log.setLevel(logging.INFO)
 
 
 @dataclass(frozen=True, slots=True)
