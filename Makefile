@@ -112,7 +112,7 @@ docs: setup ## Write docs/configuration.md anew from the options
 lock: setup ## Write requirements.lock anew; make lock ARGS=--upgrade for newer versions
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
-	  --extra=spark --extra=dev --output-file=requirements.lock $(ARGS) pyproject.toml
+	  --extra=spark --extra=zookeeper --extra=dev --output-file=requirements.lock $(ARGS) pyproject.toml
 
 .PHONY: clean
 clean: ## Remove the environment, caches and build output
