@@ -41,6 +41,19 @@ def test_the_page_on_writing_runs(tmp_path: Path) -> None:
     ]
 
 
+def test_the_page_on_sharing_runs(tmp_path: Path) -> None:
+    path = str(tmp_path / "orders")
+    names = _run("sharing.md", path, blocks=2)
+    assert "EAGER" in names["refused"] and "NON_BLOCKING" in names["refused"]
+    rows = sorted(lentic.open(path).read().to_pylist(), key=lambda row: row["id"])
+    assert [(row["id"], row["amount"]) for row in rows] == [
+        ("a", 2.0),
+        ("b", 1.0),
+        ("c", 3.0),
+        ("d", 4.0),
+    ]
+
+
 def _run(page: str, path: str, blocks: int) -> dict[str, Any]:
     """The names that a page's code leaves behind."""
     names: dict[str, Any] = {"path": path}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -47,7 +46,7 @@ from lentic.errors import SchemaMismatch
 from lentic.progress import Progress, Stage, Watch, watching
 from lentic.spark.carried import carry, unpack
 from lentic.spark.dataframe import arrow_schema, spark_schema
-from lentic.spark.following import following
+from lentic.spark.following import following, tagged
 
 T = TypeVar("T")
 Batches = Iterator[pa.RecordBatch]
@@ -57,7 +56,6 @@ _TAG = "__lentic_tag"
 _arrow_udf: Any = vectorised.arrow_udf  # its published types know no variable arguments
 _TASKS_PER_CORE = 2
 _CORES_UNKNOWN = 8
-_numbers = count(1)
 _COUNTING, _CHECKING = Stage("counting new rows"), Stage("checking keys")
 
 
@@ -182,15 +180,8 @@ class SparkEngine:
 
     @contextmanager
     def stoppable(self) -> Iterator[Callable[[], None]]:
-        tag = f"lentic-stoppable-{next(_numbers)}"
-        self._spark.addTag(tag)
-        try:
-            yield lambda: self._stop(tag)
-        finally:
-            self._spark.removeTag(tag)
-
-    def _stop(self, tag: str) -> None:
-        self._spark.interruptTag(tag)
+        with tagged(self._spark) as stop:
+            yield stop
 
     @contextmanager
     def _watched(self, stage: Stage) -> Iterator[Watch]:

@@ -6,7 +6,7 @@ set. Spark gets to know the tasks of a job stage by stage, so their number grows
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from threading import Event, Thread
@@ -45,6 +45,25 @@ def following(spark: SparkSession, watch: Watch) -> Iterator[None]:
             context.removeJobTag(tag)
         if asking.ident is not None:
             asking.join()
+
+
+@contextmanager
+def tagged(spark: SparkSession) -> Iterator[Callable[[], None]]:
+    """A block whose jobs end when what it is given is called, from whatever thread."""
+    tag, context = f"lentic-{next(_numbers)}", _context(spark)
+    add, remove = spark.addTag, spark.removeTag
+    stop: Callable[[str], object] = spark.interruptTag
+    if context is not None:  # the session's own tags reach SQL alone, and not all of it
+        add, remove, stop = context.addJobTag, context.removeJobTag, context.cancelJobsWithTag
+    add(tag)
+    try:
+        yield lambda: _call(stop, tag)
+    finally:
+        remove(tag)
+
+
+def _call(stop: Callable[[str], object], tag: str) -> None:
+    stop(tag)
 
 
 def _context(spark: SparkSession) -> SparkContext | None:

@@ -30,6 +30,7 @@ from lentic.view.files import FileGroup, FileGroupId
 from lentic.view.listing import ensure_none_gone, load_partition_files
 from lentic.write import completion
 from lentic.write.completion import Accepted, Share, decode_accepted, encode_accepted
+from lentic.write.early import EarlyConflicts
 from lentic.write.fit import conform
 from lentic.write.group_writer import GroupWriter, Writing
 from lentic.write.placement import Placement
@@ -50,6 +51,7 @@ class WriteHandle:
     given: pa.Schema
     carried: tuple[str, ...]
     on_rerun: OnRerun
+    early: EarlyConflicts | None = None
 
     def __call__(self, attempt: Attempt, batches: Iterator[pa.RecordBatch]) -> Iterator[str]:
         once = Once(self.how.storage, self.how.requested_at, self.on_rerun)
@@ -68,6 +70,8 @@ class WriteHandle:
             group, ended = places[part.partition].group(part.slot), places[part.partition].ended
             file_id = group.id.file_id if group else self.placement.new_file_id(part.slot, ended)
             current = group.latest if group else None
+            if self.early is not None:
+                self.early.ensure_alone(part.partition, file_id)
             writer = GroupWriter(self.how, attempt, part.partition, file_id, current)
             share = Share(part.partition, file_id, attempt.task)
             yield encode_accepted(once.do(share, partial(writer.write, part, written)))

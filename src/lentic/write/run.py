@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lentic.config.sharing import ConcurrencyMode
 from lentic.engine import FILE_ID, KEY, PARTITION, Attempt, Engine, KeyFile, Lookup, Shuffle
 from lentic.format.avro_schema import avro_schema_json
 from lentic.format.commit_metadata import SCHEMA_KEY
@@ -26,6 +27,7 @@ from lentic.view.schema import load_avro_schema
 from lentic.write.assign import assign_groups
 from lentic.write.commit import Begun, Commit, commit_write
 from lentic.write.completion import Accepted, decode_accepted
+from lentic.write.early import EarlyConflicts
 from lentic.write.group_writer import Writing
 from lentic.write.handle import EmptyHandle, WriteHandle, measure_write
 from lentic.write.index_bucket import BucketIndex
@@ -75,6 +77,9 @@ class Run:
 
     def handle(self, placement: Placement, carried: tuple[str, ...] = ()) -> WriteHandle:
         flag = (DELETE_FLAG,) if self.request.flagged and DELETE_FLAG not in carried else ()
+        sharing = self.table.sharing
+        looks = sharing.early_conflicts and sharing.mode is ConcurrencyMode.OPTIMISTIC
+        early = EarlyConflicts(self.table.storage, self.how.requested_at) if looks else None
         return WriteHandle(
             how=self.how,
             timeline=self.begun.timeline,
@@ -82,6 +87,7 @@ class Run:
             given=self.prepared.given,
             carried=carried + flag,
             on_rerun=self.table.write_options.on_rerun,
+            early=early,
         )
 
     def shuffle(self, source: Any, handle: WriteHandle) -> tuple[Accepted, ...]:
