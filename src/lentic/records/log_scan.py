@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lentic.errors import Corrupt, UnsupportedFormat
+from lentic.format.carried import parse_carried
 from lentic.format.log_block import Block, BlockKind, Header, decode_blocks
 from lentic.format.log_deletes import DeleteRecord, decode_delete_payload
 from lentic.format.log_payload import decode_avro_payload, decode_parquet_payload
@@ -119,8 +120,8 @@ def _changes_of(
             return _deletes(decode_delete_payload(block.content, where), schema, ordering, where)
         case _:
             raise UnsupportedFormat(f"A {block.kind.name} block in a data log.", where=where)
-    if block.headers.get(Header.IS_PARTIAL) == "true":
-        schema = pa.schema([field for field in schema if field.name in rows.column_names])
+    if (carried := parse_carried(block.headers, rows.column_names)) is not None:
+        schema = pa.schema([field for field in schema if field.name in carried])
     return [_keyed(align_table(rows, schema, where), where)]
 
 

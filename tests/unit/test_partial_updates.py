@@ -1,0 +1,342 @@
+"""Partial updates: several sources, each with its own columns, joined in one table by key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lentic.engine import LocalEngine
+from lentic.errors import ConfigError, InvalidRecord, SchemaMismatch, UnsupportedFormat
+from lentic.format.log_block import Header, decode_blocks
+from lentic.records.merge import IS_DELETED
+from lentic.table import Table
+from tests.unit.builders import new_table
+from tests.unit.verbs import COW, EVERY, KINDS, MOR, counts
+
+GROUPS = "a_ts:a,aa;b_ts:b;c_ts:c"
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("day", pa.string()),
+        *((name, pa.int64()) for name in ("a_ts", "a", "aa", "b_ts", "b", "c_ts", "c", "x")),
+    ]
+)
+Row = dict[str, Any]
+
+
+def make(kind: str = f"{MOR} 2", *, schema: pa.Schema = SCHEMA, **options: Any) -> Table:
+    table_type, buckets = KINDS[kind]
+    given_options = {"lentic.partial.groups": GROUPS} | {
+        key.replace("__", "."): value for key, value in options.items()
+    }
+    ordering = str(given_options.pop("ordering", ""))
+    opened = new_table(
+        table_type=table_type,
+        buckets=buckets,
+        schema=schema,
+        ordering=ordering,
+        options=given_options,
+    )
+    return Table(opened, LocalEngine(threads=1))
+
+
+def some(*rows: Row, schema: pa.Schema = SCHEMA) -> pa.Table:
+    """Rows with the columns of the first."""
+    columns = [field for field in schema if field.name in rows[0]]
+    return pa.Table.from_pylist(list(rows), pa.schema(columns))
+
+
+def row(key: str, **values: Any) -> Row:
+    return {"id": key, "day": "mon", **values}
+
+
+def state(table: Table) -> dict[str, Row]:
+    """What is set of each row."""
+    rows = table.read().to_pylist()
+    found = {r["id"]: {n: v for n, v in r.items() if v is not None} for r in rows}
+    assert len(found) == len(rows), "a key came twice"
+    return found
+
+
+def ensure_are(table: Table, *rows: Row) -> None:
+    """The table has these rows, before a compaction and after it."""
+    expected = {r["id"]: r for r in rows}
+    assert state(table) == expected
+    if table.config.table_type.value == MOR:
+        table.compact()
+        assert state(table) == expected, "a compaction changes no row"
+
+
+@EVERY
+def test_columns_that_are_not_carried_stay(kind: str) -> None:
+    table = make(kind)
+    done = table.upsert(
+        some(row("k", a_ts=1, a=10, aa=11), row("l", a_ts=1, a=20, aa=21)), partial=True
+    )
+    assert counts(done) == (2, 0, 0)
+    done = table.upsert(some(row("k", b_ts=1, b=5), row("n", b_ts=1, b=6)), partial=True)
+    assert counts(done) == (1, 1, 0)
+    ensure_are(
+        table,
+        row("k", a_ts=1, a=10, aa=11, b_ts=1, b=5),
+        row("l", a_ts=1, a=20, aa=21),
+        row("n", b_ts=1, b=6),
+    )
+
+
+@EVERY
+def test_a_null_that_is_carried_is_set(kind: str) -> None:
+    table = make(kind)
+    table.upsert(some(row("k", a_ts=1, a=10, aa=11), row("l", a_ts=1, a=1, aa=1)), partial=True)
+    table.upsert(some(row("k", a_ts=2, a=None, aa=12)), partial=True)
+    ensure_are(table, row("k", a_ts=2, aa=12), row("l", a_ts=1, a=1, aa=1))
+
+
+@EVERY
+def test_a_late_row_changes_nothing_and_counts_nowhere(kind: str) -> None:
+    table = make(kind)
+    table.upsert(some(row("k", a_ts=5, a=1, aa=1)), partial=True)
+    table.upsert(some(row("k", b_ts=9, b=1)), partial=True)
+    assert counts(table.upsert(some(row("k", a_ts=4, a=2, aa=2)), partial=True)) == (0, 0, 0)
+    assert counts(table.upsert(some(row("k", a_ts=5, a=3, aa=3)), partial=True)) == (0, 1, 0)
+    ensure_are(table, row("k", a_ts=5, a=3, aa=3, b_ts=9, b=1))
+
+
+@EVERY
+def test_whole_rows_obey_the_groups_too(kind: str) -> None:
+    table = make(kind)
+    table.upsert(some(row("k", a_ts=5, a=1, aa=1)), partial=True)
+    whole = row("k", a_ts=4, a=2, aa=2, b_ts=1, b=2, c_ts=None, c=None, x=7)
+    assert counts(table.upsert(some(whole))) == (0, 1, 0)
+    assert counts(table.insert(some(row("n") | {"x": 1}))) == (1, 0, 0)
+    ensure_are(table, row("k", a_ts=5, a=1, aa=1, b_ts=1, b=2, x=7), row("n", x=1))
+
+
+@EVERY
+def test_rows_of_one_key_in_one_batch_become_one(kind: str) -> None:
+    table = make(kind)
+    rows = [row("k", a_ts=t, a=t, aa=v, b_ts=9 - t, b=v) for t, v in ((2, 1), (5, 2), (1, 3))]
+    assert counts(table.upsert(some(*rows), partial=True)) == (1, 0, 0)
+    ensure_are(table, row("k", a_ts=5, a=5, aa=2, b_ts=8, b=3))
+
+
+@EVERY
+def test_a_delete_takes_all_groups_and_a_late_row_begins_anew(kind: str) -> None:
+    table = make(kind)
+    table.upsert(some(row("k", a_ts=5, a=5, aa=5), row("l", a_ts=1, a=1, aa=1)), partial=True)
+    table.upsert(some(row("k", b_ts=5, b=5)), partial=True)
+    assert counts(table.delete(some(row("k")))) == (0, 0, 1)
+    assert counts(table.upsert(some(row("k", a_ts=1, a=1, aa=1)), partial=True)) == (1, 0, 0)
+    ensure_are(table, row("k", a_ts=1, a=1, aa=1), row("l", a_ts=1, a=1, aa=1))
+
+
+@EVERY
+def test_partial_rows_may_say_that_they_are_deleted(kind: str) -> None:
+    table = make(kind, schema=SCHEMA.append(pa.field(IS_DELETED, pa.bool_())))
+    table.upsert(some(row("k", a_ts=5, a=5, aa=5), row("l", a_ts=1, a=1, aa=1)), partial=True)
+    gone = some(row("k", x=1, _hoodie_is_deleted=True), schema=table.schema)
+    assert counts(table.upsert(gone, partial=True)) == (0, 0, 1)
+    ensure_are(table, row("l", a_ts=1, a=1, aa=1))
+    both = some(
+        row("l", x=1, _hoodie_is_deleted=True),
+        row("l", x=2, _hoodie_is_deleted=None),
+        schema=table.schema,
+    )
+    with pytest.raises(InvalidRecord, match="Key l is deleted and written in one batch"):
+        table.upsert(both, partial=True)
+
+
+@EVERY
+def test_without_groups_the_later_commit_wins_column_by_column(kind: str) -> None:
+    table = make(kind, lentic__partial__groups="")
+    table.upsert(some(row("k", a=1, b=1, x=1)))
+    table.upsert(some(row("k", a=2)), partial=True)
+    table.upsert(some(row("k", b=None, c=3)), partial=True)
+    table.upsert(some(row("n", x=9)), partial=True)
+    table.upsert(some(row("k", a=4)), partial=True)
+    ensure_are(table, row("k", a=4, c=3, x=1), row("n", x=9))
+
+
+def test_without_partial_a_missing_column_is_null_as_ever() -> None:
+    table = make(lentic__partial__groups="")
+    table.upsert(some(row("k", a=1, b=1)))
+    table.upsert(some(row("k", a=2)))
+    ensure_are(table, row("k", a=2))
+
+
+@EVERY
+def test_a_partial_update_may_bring_a_new_column(kind: str) -> None:
+    table = make(kind)
+    table.upsert(some(row("k", a_ts=1, a=1, aa=1)), partial=True)
+    wider = SCHEMA.append(pa.field("note", pa.string()))
+    table.upsert(some(row("k", note="new"), row("n", note="other"), schema=wider), partial=True)
+    ensure_are(table, row("k", a_ts=1, a=1, aa=1, note="new"), row("n", note="other"))
+
+
+# With an ordering of the table
+
+
+def test_groups_and_the_order_of_the_table_go_together() -> None:
+    schema = SCHEMA.append(pa.field("ts", pa.int64()))
+    table = make(schema=schema, ordering="ts")
+
+    def upsert(**values: Any) -> None:
+        table.upsert(some(row("k", **values), schema=schema), partial=True)
+
+    upsert(ts=5, x=1, a_ts=1, a=1, aa=1)
+    upsert(ts=3, x=2, a_ts=2, a=2, aa=2)
+    ensure_are(table, row("k", ts=5, x=1, a_ts=2, a=2, aa=2))
+    upsert(ts=6, x=3, b_ts=1, b=1)
+    ensure_are(table, row("k", ts=6, x=3, a_ts=2, a=2, aa=2, b_ts=1, b=1))
+
+
+def test_what_would_depend_on_compactions_is_refused_before_anything_is_written() -> None:
+    table = make(lentic__partial__groups="", ordering="a_ts")
+    with pytest.raises(ConfigError, match=r"lack a, aa, .* depend on when a compaction") as refused:
+        table.upsert(some(row("k", a_ts=1, x=1)), partial=True)
+    assert "lentic.partial.groups" in str(refused.value.next_step)
+    assert table.timeline() == []
+    table.upsert(some(row("k") | dict.fromkeys(SCHEMA.names[2:], 1)), partial=True)
+
+
+@pytest.mark.parametrize("lacking", ["a_ts", "aa"])
+def test_a_group_comes_whole_or_not_at_all(lacking: str) -> None:
+    table = make()
+    given_row = {n: v for n, v in row("k", a_ts=1, a=1, aa=1).items() if n != lacking}
+    with pytest.raises(SchemaMismatch, match=f"lack {lacking} of the same column group"):
+        table.upsert(some(given_row), partial=True)
+    assert table.timeline() == []
+
+
+# Declaring groups
+
+
+@pytest.mark.parametrize(
+    ("groups", "words"),
+    [
+        ("a_ts", "ordering_column:column"),
+        ("a_ts:", "ordering_column:column"),
+        ("a_ts:a;b_ts:a", "column a occurs twice"),
+        ("a_ts:nope", "names column nope"),
+        ("a_ts:id", "lentic.partial.groups=a_ts:id contradicts key=id"),
+        ("a_ts:a;b_ts:day", "contradicts partition_by=day"),
+        ("x:a", "contradicts hoodie.table.ordering.fields=x"),
+    ],
+)
+def test_groups_that_make_no_sense_are_refused(groups: str, words: str) -> None:
+    with pytest.raises((ConfigError, SchemaMismatch)) as refused:
+        make(lentic__partial__groups=groups, ordering="x")
+    assert words in str(refused.value)
+
+
+def test_a_group_is_ordered_by_plain_values() -> None:
+    nested = pa.schema(
+        [("id", pa.string()), ("day", pa.string()), ("l", pa.list_(pa.int64())), ("v", pa.int64())]
+    )
+    with pytest.raises(SchemaMismatch, match="orders by column l"):
+        make(schema=nested, lentic__partial__groups="l:v")
+
+
+def test_a_global_index_is_refused_where_columns_would_stay_behind() -> None:
+    for groups in (GROUPS, ""):
+        table = make(
+            f"{COW} None", lentic__partial__groups=groups, hoodie__index__type="GLOBAL_SIMPLE"
+        )
+        with pytest.raises(ConfigError, match="leave the columns behind"):
+            table.upsert(some(row("k", x=1)), partial=True)
+
+
+def test_a_table_whose_logs_mean_something_else_is_refused() -> None:
+    table = make()
+    table.upsert(some(row("k", x=1)))
+    mode = "hoodie.table.partial.update.mode"
+    table.config.extra[mode] = "IGNORE_DEFAULTS"  # type: ignore[index]
+    for act in (table.read, lambda: table.upsert(some(row("k", x=1)), partial=True), table.compact):
+        with pytest.raises((ConfigError, UnsupportedFormat), match=mode):
+            act()
+
+
+# What is on storage
+
+
+def test_known_keys_are_in_partial_blocks_and_new_ones_in_whole_blocks() -> None:
+    table = make(f"{MOR} 2", lentic__partial__groups=GROUPS)
+    table.upsert(some(row("k", a_ts=1, a=1, aa=1)), partial=True)
+    table.upsert(some(row("k", b_ts=1, b=1), row("n", b_ts=1, b=1)), partial=True)
+    found = []
+    for part in table.file_slices():
+        for log in part.logs:
+            data = table._opened.storage.read(log.path)
+            for block in decode_blocks(data, log.path):
+                is_partial = block.headers.get(Header.IS_PARTIAL) == "true"
+                schema = block.headers[Header.SCHEMA]
+                found.append((is_partial, "lentic.carried" in schema, '"c_ts"' in schema))
+    assert sorted(found) == [(False, True, True), (False, True, True), (True, False, False)]
+
+
+# The join, whatever happens in between
+
+SOURCES = {"a": ("a_ts", "a", "aa"), "b": ("b_ts", "b"), "c": ("c_ts", "c")}
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from("abc"),
+        st.sampled_from(["k", "l", "m", "n"]),
+        st.integers(0, 9),
+        st.none() | st.integers(0, 99),
+    ),
+    min_size=1,
+    max_size=14,
+    unique_by=lambda event: event[:3],
+)
+
+
+def event_row(event: tuple[str, str, int, int | None]) -> Row:
+    source, key, ts, value = event
+    return row(key) | dict.fromkeys(SOURCES[source], value) | {f"{source}_ts": ts}
+
+
+def reference(events: Sequence[tuple[str, str, int, int | None]]) -> dict[str, Row]:
+    """Per key and source the newest event, row by row."""
+    rows: dict[str, Row] = {}
+    newest: dict[tuple[str, str], int] = {}
+    for event in events:
+        source, key, ts, _ = event
+        rows.setdefault(key, row(key))
+        if ts >= newest.get((key, source), -1):
+            newest[key, source] = ts
+            rows[key] |= event_row(event)
+    return {key: {n: v for n, v in r.items() if v is not None} for key, r in rows.items()}
+
+
+@pytest.mark.parametrize("kind", [f"{MOR} 2", f"{MOR} None", f"{COW} 2"])
+@settings(max_examples=40, deadline=None)
+@given(
+    events=EVENTS, order=st.randoms(use_true_random=False), compactions=st.sets(st.integers(0, 14))
+)
+def test_three_sources_join_to_the_same_rows_in_any_order_and_with_any_compactions(
+    kind: str,
+    events: list[tuple[str, str, int, int | None]],
+    order: Any,
+    compactions: set[int],
+) -> None:
+    expected = reference(events)
+    order.shuffle(events)
+    table = make(kind)
+    number = 0
+    while events:
+        source = events[0][0]
+        batch = [e for e in events[: order.randint(1, 5)] if e[0] == source]
+        events = [e for e in events if e not in batch]
+        table.upsert(some(*map(event_row, batch)), partial=True)
+        if number in compactions and KINDS[kind][0] == MOR:
+            table.compact()
+        number += 1
+    assert state(table) == expected
+    if KINDS[kind][0] == MOR:
+        table.compact()
+        assert state(table) == expected
