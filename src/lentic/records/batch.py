@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lentic.errors import InvalidRecord
-from lentic.format.record_fields import RECORD_KEY
+from lentic.format.record_fields import COMMIT_TIME, RECORD_KEY
 from lentic.records.grouped import GroupedMerge, Grouping
 from lentic.records.merge import (
     IS_DELETED,
@@ -103,9 +103,47 @@ class GroupedBatch:
         merge.count(base)
         return merge.tally
 
+    def settle(self, held: Iterable[pa.RecordBatch]) -> Settled:
+        """The batch as it is once it has met `held`, rows with the columns that it carries."""
+        keys = as_array(self.rows.column(RECORD_KEY))
+        named = pa.concat_arrays([keys, self.deletes.keys])
+        schema = self.rows.schema
+        met = [b.filter(pc.is_in(b.column(RECORD_KEY), value_set=named)) for b in held]
+        merge = GroupedMerge(self._changes, schema, self.ordering, self.grouping)
+        now = pa.Table.from_batches(merge.batches(met), schema)
+        known = as_array(pa.Table.from_batches(met, schema).column(RECORD_KEY))
+        now = now.filter(
+            pc.is_in(
+                now.column(RECORD_KEY), value_set=known.filter(pc.is_in(known, value_set=keys))
+            )
+        )
+        writes = pc.unique(self.rows.column(COMMIT_TIME))
+        return Settled(
+            known=now.filter(pc.is_in(now.column(COMMIT_TIME), value_set=writes)),
+            new=self.rows.filter(pc.invert(pc.is_in(keys, value_set=known))),
+            tally=merge.tally,
+        )
+
+    @property
+    def _changes(self) -> tuple[Change, ...]:
+        return (self.rows, *by_kind(self.deletes))
+
     def _merge(self) -> GroupedMerge:
-        changes: tuple[Change, ...] = (self.rows, *by_kind(self.deletes))
-        return GroupedMerge(changes, self.schema, self.ordering, self.grouping)
+        return GroupedMerge(self._changes, self.schema, self.ordering, self.grouping)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A batch that has met the rows that are there: what it changes of them, and what is new.
+
+    A value that came late has given way to the one that is there, and rows that change nothing are
+    left out. To us that makes no difference; engines that know no column groups see the same rows
+    as we do.
+    """
+
+    known: pa.Table
+    new: pa.Table
+    tally: Tally
 
 
 def reduce_batch(rows: pa.Table, deletes: Deletes, ordering: tuple[str, ...]) -> WholeBatch:

@@ -62,6 +62,12 @@ def scan_logs(
     return changes
 
 
+def has_partial_block(storage: Storage, log: LogFile) -> bool:
+    """Whether other engines merge some rows of `log` column by column."""
+    blocks = decode_blocks(storage.read(log.path), log.path)
+    return any(block.headers.get(Header.IS_PARTIAL) == "true" for block in blocks)
+
+
 def _without_undone(blocks: Iterable[_Placed]) -> list[_Placed]:
     kept = list(blocks)
     undone = {

@@ -17,8 +17,8 @@ from lentic.format.keys import record_keys
 from lentic.format.record_fields import META_FIELDS, PARTITION_PATH, RECORD_KEY
 from lentic.records.align import align
 from lentic.records.grouped import GroupedMerge, Grouping
-from lentic.records.log_scan import scan_logs
-from lentic.records.merge import IS_DELETED, Merge, Merging, reduce_changes
+from lentic.records.log_scan import has_partial_block, scan_logs
+from lentic.records.merge import IS_DELETED, Deletes, Merge, Merging, reduce_changes
 from lentic.records.partial import is_partial, partial_merge
 from lentic.storage.base import Storage
 from lentic.view.files import BaseFile, FileSlice
@@ -99,6 +99,18 @@ class SliceReader:
         if is_partial(found, schema):
             return partial_merge(found, schema, self.ordering)
         return Merge(reduce_changes(found, schema, self.ordering), self.ordering)
+
+    def deletes_upon_partial(self, part: FileSlice) -> pa.Array:
+        """The keys that the logs of `part` delete, if some of their rows are partial.
+
+        Apache Hudi 1.2 does not read a slice in which such a key comes back.
+        """
+        schema = pa.schema([f for f in self.schema if f.name in {RECORD_KEY, *self.ordering}])
+        if not any(has_partial_block(self.storage, log) for log in part.logs):
+            return pa.array([], pa.string())
+        changes = scan_logs(self.storage, part.logs, schema, self.ordering)
+        keys = [change.keys for change in changes if isinstance(change, Deletes)]
+        return pa.concat_arrays([pa.array([], pa.string()), *keys])
 
     def _keyed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         if self.virtual_keys is None or RECORD_KEY not in rows.schema.names:

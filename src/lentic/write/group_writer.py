@@ -24,7 +24,7 @@ from lentic.format.names import BaseFileName, LogFileName, format_base_file, for
 from lentic.format.record_fields import META_SCHEMA, RECORD_KEY
 from lentic.format.times import RequestedAt
 from lentic.records.base_writer import ParquetStyle, write_base
-from lentic.records.batch import Batch, combine_batch, reduce_batch
+from lentic.records.batch import Batch, GroupedBatch, combine_batch, reduce_batch
 from lentic.records.log_writer import PartialRows, write_log
 from lentic.records.merge import IS_DELETED, Deletes, Tally
 from lentic.records.slice_reader import SliceReader
@@ -110,6 +110,15 @@ def choose_file(how: Writing, slot: str, current: FileSlice | None, *, has_rows:
 
 
 @dataclass(frozen=True, slots=True)
+class _Content:
+    """What a log holds: whole rows and partial ones, and what they do if that is known."""
+
+    rows: pa.Table
+    partial: pa.Table
+    tally: Tally | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class GroupWriter:
     """Writes one file for one attempt."""
 
@@ -130,7 +139,7 @@ class GroupWriter:
         if into is Into.LONGER_BASE:
             return (self._longer_base(rows, deletes),)
         batch = self._reduce(rows, deletes)
-        return (self._log(batch) if into is Into.LOG else self._next_base(batch),)
+        return self._log(batch) if into is Into.LOG else (self._next_base(batch),)
 
     def empty(self) -> tuple[WriteStatus, ...]:
         """A base file without rows: whatever the group held is gone."""
@@ -172,23 +181,28 @@ class GroupWriter:
             return reduce_batch(rows, deletes, reader.ordering)
         return combine_batch(rows, deletes, how.schema, reader.ordering, reader.grouping)
 
-    def _log(self, batch: Batch) -> WriteStatus:
+    def _log(self, batch: Batch) -> tuple[WriteStatus, ...]:
         how, current = self.how, self.current
+        content = self._content(batch)
+        if self._confuses_others(content):
+            return (self._next_base(batch),)
+        if not content.rows.num_rows + content.partial.num_rows + len(batch.deletes.keys):
+            return ()
         name = format_log_file(LogFileName(self.file_id, how.requested_at, 1, self._token()))
         path = self._announce(name, "CREATE")
-        rows, partial, avro_schema = self._blocks(batch.rows)
+        schema = how.avro_schema
         written = write_log(
             how.storage,
             path,
-            rows,
-            partial=partial,
+            content.rows,
+            partial=PartialRows(content.partial, how.carried.avro_schema) if how.carried else None,
             deletes=batch.deletes,
             partition=self.partition,
-            avro_schema=avro_schema,
+            avro_schema=mark_carried(schema, how.given.names) if how.carried else schema,
             requested_at=how.requested_at,
             style=how.style,
         )
-        tally = self._tally(batch)
+        tally = content.tally or self._tally(batch)
         stat = WriteStat(
             file_id=self.file_id,
             path=path,
@@ -203,32 +217,47 @@ class GroupWriter:
             log_files=(name,),
             log_version=1,
         )
-        return WriteStatus(stat, tally.inserted, tally.updated, tally.deleted)
+        return (WriteStatus(stat, tally.inserted, tally.updated, tally.deleted),)
 
-    def _blocks(self, rows: pa.Table) -> tuple[pa.Table, PartialRows | None, str]:
-        """The whole rows of a log, the partial ones, and the schema of the whole ones.
+    def _content(self, batch: Batch) -> _Content:
+        """What of a batch a log holds.
 
         A partial row needs an older version to be read upon, so rows of new keys are stored whole,
         with a note of what they carry.
         """
-        how = self.how
+        how, current, nothing = self.how, self.current, self.how.given.empty_table()
+        if not isinstance(batch, GroupedBatch):
+            return _Content(batch.rows, nothing)
+        if not how.reader.grouping.groups:
+            held = how.reader.read(current, (RECORD_KEY,)) if current else iter(())
+            known = pa.concat_arrays([pa.array([], pa.string()), *(b.column(0) for b in held)])
+            is_known = pc.is_in(batch.rows.column(RECORD_KEY), value_set=known)
+            new = batch.rows.filter(pc.invert(is_known))
+            return _Content(self._whole(new), batch.rows.filter(is_known))
+        held = how.reader.read(current, tuple(how.given.names)) if current else iter(())
+        settled = batch.settle(held)
         if how.carried is None:
-            return rows, None, how.avro_schema
-        held = how.reader.read(self.current, (RECORD_KEY,)) if self.current else iter(())
-        known = pa.concat_arrays(
-            [pa.array([], pa.string()), *(batch.column(RECORD_KEY) for batch in held)]
-        )
-        is_known = pc.is_in(rows.column(RECORD_KEY), value_set=known)
-        new = rows.filter(pc.invert(is_known))
-        whole = [
-            new.column(f.name) if f.name in new.column_names else pa.nulls(new.num_rows, f.type)
-            for f in how.schema
+            whole = pa.concat_tables([settled.new, settled.known])
+            return _Content(whole, nothing, settled.tally)
+        return _Content(self._whole(settled.new), settled.known, settled.tally)
+
+    def _whole(self, rows: pa.Table) -> pa.Table:
+        columns = [
+            rows.column(f.name) if f.name in rows.column_names else pa.nulls(rows.num_rows, f.type)
+            for f in self.how.schema
         ]
-        return (
-            pa.table(whole, schema=how.schema),
-            PartialRows(rows.filter(is_known), how.carried.avro_schema),
-            mark_carried(how.avro_schema, how.carried.schema.names),
-        )
+        return pa.table(columns, schema=self.how.schema)
+
+    def _confuses_others(self, content: _Content) -> bool:
+        """Whether a key comes back that was deleted in a slice with partial rows."""
+        how, current = self.how, self.current
+        if current is None or (how.carried is None and not how.reader.grouping.groups):
+            return False
+        keys = content.rows.column(RECORD_KEY)
+        if not len(keys):
+            return False
+        gone = how.reader.deletes_upon_partial(current)
+        return bool(pc.any(pc.is_in(keys, value_set=gone)).as_py())
 
     def _tally(self, batch: Batch) -> Tally:
         """What the batch does to the rows that are there, without reading more than decides it."""
