@@ -6,8 +6,10 @@ import random
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from lentic.coordination.lock import Intent
 from lentic.errors import Conflict, LockTimeout
 
 T = TypeVar("T")
@@ -44,6 +46,34 @@ class Scheduler(Protocol):
 
     def log(self, op: str, path: str, result: str) -> None:
         """Add a line to the trace."""
+
+    def add_timer(self, timer: Timer) -> Callable[[], None]:
+        """Ring the timer when it is due; the result takes that back."""
+
+
+@dataclass(slots=True)
+class Timer:
+    """Work that an actor does now and then beside its own."""
+
+    every_ms: int
+    due_ms: int
+    work: Callable[[], object]
+
+
+class SimBackground:
+    """Background work on simulated time."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    @contextmanager
+    def every(self, seconds: float, work: Callable[[], object]) -> Iterator[None]:
+        every_ms = max(1, int(seconds * 1000))
+        forget = self._scheduler.add_timer(Timer(every_ms, self._scheduler.tick() + every_ms, work))
+        try:
+            yield
+        finally:
+            forget()
 
 
 class SimClock:
@@ -155,6 +185,13 @@ class SimHeld:
     def ensure_held(self) -> None:
         if not self._is_held:
             raise Conflict("The lock is no longer held: its block has ended.")
+
+    def publish(self, intent: Intent) -> bool:
+        self.ensure_held()
+        return False
+
+    def settle(self) -> None:
+        pass
 
     def end(self) -> None:
         """From here on nothing is held."""
