@@ -31,7 +31,7 @@ SCHEMA = pa.schema(
     ]
 )
 ENGINE = LocalEngine(threads=1)
-Event = tuple[str, str, int, int | None]
+Event = tuple[str, str, int | None, int | None]
 """Source, key, time, value."""
 
 
@@ -92,6 +92,19 @@ def test_two_sources_that_insert_one_key_at_once_lose_nothing_of_each_other() ->
     assert state(table) == expected
 
 
+def test_a_new_row_says_nothing_of_the_columns_that_it_does_not_carry() -> None:
+    """Though it is stored whole, and no ordering value tells its nulls from those of others."""
+    table = make()
+    first = Writer.begin(table, [("a", "k", None, 50)])
+    second = Writer.begin(table, [("b", "k", 9, 90)])
+    first.finish()
+    second.finish()
+    expected = {"k": {"id": "k", "day": "mon", "ts": 9, "a": 50, "b_ts": 9, "b": 90}}
+    assert state(table) == expected
+    Table(table, ENGINE).compact()
+    assert state(table) == expected
+
+
 @pytest.mark.parametrize("compacts", [False, True])
 def test_of_equal_orderings_the_write_that_completed_later_wins(compacts: bool) -> None:
     """R17: completion decides, whichever was requested first and whatever was compacted between."""
@@ -112,7 +125,7 @@ def test_of_equal_orderings_the_write_that_completed_later_wins(compacts: bool) 
 def reference(events: Sequence[Event]) -> dict[str, dict[str, Any]]:
     """Per key and source the newest event, row by row."""
     rows: dict[str, dict[str, Any]] = {}
-    for event in sorted(events, key=lambda e: e[2]):
+    for event in sorted(events, key=lambda e: e[2] or 0):
         rows.setdefault(event[1], {}).update(event_row(event))
     return {key: {n: v for n, v in r.items() if v is not None} for key, r in rows.items()}
 
