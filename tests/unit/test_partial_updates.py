@@ -10,9 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lentic.api import ensure_agrees
+from lentic.config.groups import REGISTRY, TableOptions
+from lentic.config.options import resolve
 from lentic.engine import LocalEngine
-from lentic.errors import ConfigError, InvalidRecord, SchemaMismatch, UnsupportedFormat
+from lentic.errors import (
+    ConfigError,
+    Corrupt,
+    InvalidRecord,
+    SchemaMismatch,
+    UnsupportedFormat,
+)
 from lentic.format.log_block import Header, decode_blocks
+from lentic.format.table_config import decode_table_config, encode_table_config
 from lentic.records.merge import IS_DELETED
 from lentic.table import Table
 from tests.unit.builders import new_table
@@ -195,6 +205,22 @@ def test_groups_and_the_order_of_the_table_go_together() -> None:
     ensure_are(table, row("k", ts=6, x=3, a_ts=2, a=2, aa=2, b_ts=1, b=1))
 
 
+def test_rows_that_say_they_are_deleted_go_by_the_order_of_the_table() -> None:
+    schema = SCHEMA.append(pa.field("ts", pa.int64())).append(pa.field(IS_DELETED, pa.bool_()))
+    table = make(schema=schema, ordering="ts")
+
+    def upsert(ts: int, gone: bool | None, **values: Any) -> tuple[int, int, int]:
+        given_row = row("k", ts=ts, x=ts, _hoodie_is_deleted=gone, **values)
+        return counts(table.upsert(some(given_row, schema=schema), partial=True))
+
+    assert upsert(5, None, a_ts=5, a=5, aa=5) == (1, 0, 0)
+    assert upsert(4, True) == (0, 0, 0)
+    ensure_are(table, row("k", ts=5, x=5, a_ts=5, a=5, aa=5))
+    assert upsert(5, True) == (0, 0, 1)
+    assert upsert(1, None, b_ts=1, b=1) == (1, 0, 0), "a late row begins the record anew"
+    ensure_are(table, row("k", ts=1, x=1, b_ts=1, b=1))
+
+
 def test_what_would_depend_on_compactions_is_refused_before_anything_is_written() -> None:
     table = make(lentic__partial__groups="", ordering="a_ts")
     with pytest.raises(ConfigError, match=r"lack a, aa, .* depend on when a compaction") as refused:
@@ -259,6 +285,44 @@ def test_a_table_whose_logs_mean_something_else_is_refused() -> None:
     for act in (table.read, lambda: table.upsert(some(row("k", x=1)), partial=True), table.compact):
         with pytest.raises((ConfigError, UnsupportedFormat), match=mode):
             act()
+
+
+def test_the_table_keeps_its_groups_and_nobody_may_disagree() -> None:
+    table = make()
+    kept = encode_table_config(table.config)
+    assert decode_table_config(kept, "w").column_groups == table.config.column_groups
+    with pytest.raises(Corrupt, match=r"lentic\.partial\.groups=a_ts;.* has no meaning"):
+        decode_table_config(kept.replace(b"a_ts\\:a,aa;", b"a_ts;"), "w")
+    settings_of = resolve({"lentic.partial.groups": "a_ts:a"}, REGISTRY)
+    with pytest.raises(ConfigError, match="contradicts the table's own=a_ts:a,aa;b_ts:b;c_ts:c"):
+        ensure_agrees(table.config, TableOptions.parse(settings_of), settings_of)
+
+
+# Queries
+
+
+@EVERY
+def test_columns_filters_and_changes_see_the_rows_that_all_see(kind: str) -> None:
+    table = make(kind)
+    table.upsert(some(row("k", a_ts=5, a=5, aa=5), row("l", a_ts=5, a=6, aa=6)), partial=True)
+    first = table.upsert(some(row("k", b_ts=1, b=1)), partial=True)
+    last = table.upsert(
+        some(row("k", a_ts=4, a=0, aa=0), row("l", a_ts=7, a=7, aa=7)), partial=True
+    )
+    assert sorted(table.read(columns=["a"]).column("a").to_pylist()) == [5, 7]
+    assert table.read(columns=["id"], filter="aa = 7").to_pylist() == [{"id": "l"}]
+    changed = table.changes(after=str(first.completed_at), columns=["id"])
+    assert changed.to_pylist() == [{"id": "l"}], "the late row of k changed nothing"
+    cdc = table.changes(after=str(first.completed_at), kind="cdc").to_pylist()
+    assert [(c["op"], c["before"]["a"], c["after"]["a"]) for c in cdc] == [("u", 6, 7)]
+    assert table.read(as_of=str(first.completed_at), filter="id = 'l'").column("a").to_pylist() == [
+        6
+    ]
+    meta = table.read(meta=True, columns=["id", "_hoodie_commit_time"]).to_pylist()
+    assert {m["id"]: m["_hoodie_commit_time"] for m in meta} == {
+        "k": str(first.requested_at),
+        "l": str(last.requested_at),
+    }
 
 
 # What is on storage
