@@ -10,76 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lentic.api import ensure_agrees
-from lentic.config.groups import REGISTRY, TableOptions
-from lentic.config.options import resolve
-from lentic.engine import LocalEngine
 from lentic.errors import (
     ConfigError,
-    Corrupt,
     InvalidRecord,
     SchemaMismatch,
-    UnsupportedFormat,
 )
 from lentic.format.log_block import Header, decode_blocks
-from lentic.format.table_config import decode_table_config, encode_table_config
 from lentic.records.merge import IS_DELETED
-from lentic.table import Table
-from tests.unit.builders import new_table
+from tests.unit.partial_tables import GROUPS, SCHEMA, Row, ensure_are, make, row, some, state
 from tests.unit.verbs import COW, EVERY, KINDS, MOR, counts
-
-GROUPS = "a_ts:a,aa;b_ts:b;c_ts:c"
-SCHEMA = pa.schema(
-    [
-        ("id", pa.string()),
-        ("day", pa.string()),
-        *((name, pa.int64()) for name in ("a_ts", "a", "aa", "b_ts", "b", "c_ts", "c", "x")),
-    ]
-)
-Row = dict[str, Any]
-
-
-def make(kind: str = f"{MOR} 2", *, schema: pa.Schema = SCHEMA, **options: Any) -> Table:
-    table_type, buckets = KINDS[kind]
-    given_options = {"lentic.partial.groups": GROUPS} | {
-        key.replace("__", "."): value for key, value in options.items()
-    }
-    ordering = str(given_options.pop("ordering", ""))
-    opened = new_table(
-        table_type=table_type,
-        buckets=buckets,
-        schema=schema,
-        ordering=ordering,
-        options=given_options,
-    )
-    return Table(opened, LocalEngine(threads=1))
-
-
-def some(*rows: Row, schema: pa.Schema = SCHEMA) -> pa.Table:
-    """Rows with the columns of the first."""
-    columns = [field for field in schema if field.name in rows[0]]
-    return pa.Table.from_pylist(list(rows), pa.schema(columns))
-
-
-def row(key: str, **values: Any) -> Row:
-    return {"id": key, "day": "mon", **values}
-
-
-def state(table: Table) -> dict[str, Row]:
-    """What is set of each row."""
-    rows = table.read().to_pylist()
-    found = {r["id"]: {n: v for n, v in r.items() if v is not None} for r in rows}
-    assert len(found) == len(rows), "a key came twice"
-    return found
-
-
-def ensure_are(table: Table, *rows: Row) -> None:
-    """The table has these rows, before a compaction and after it."""
-    expected = {r["id"]: r for r in rows}
-    assert state(table) == expected
-    if table.config.table_type.value == MOR:
-        table.compact()
-        assert state(table) == expected, "a compaction changes no row"
 
 
 @EVERY
@@ -237,65 +176,6 @@ def test_a_group_comes_whole_or_not_at_all(lacking: str) -> None:
     with pytest.raises(SchemaMismatch, match=f"lack {lacking} of the same column group"):
         table.upsert(some(given_row), partial=True)
     assert table.timeline() == []
-
-
-# Declaring groups
-
-
-@pytest.mark.parametrize(
-    ("groups", "words"),
-    [
-        ("a_ts", "ordering_column:column"),
-        ("a_ts:", "ordering_column:column"),
-        ("a_ts:a;b_ts:a", "column a occurs twice"),
-        ("a_ts:nope", "names column nope"),
-        ("a_ts:id", "lentic.partial.groups=a_ts:id contradicts key=id"),
-        ("a_ts:a;b_ts:day", "contradicts partition_by=day"),
-        ("x:a", "contradicts hoodie.table.ordering.fields=x"),
-    ],
-)
-def test_groups_that_make_no_sense_are_refused(groups: str, words: str) -> None:
-    with pytest.raises((ConfigError, SchemaMismatch)) as refused:
-        make(lentic__partial__groups=groups, ordering="x")
-    assert words in str(refused.value)
-
-
-def test_a_group_is_ordered_by_plain_values() -> None:
-    nested = pa.schema(
-        [("id", pa.string()), ("day", pa.string()), ("l", pa.list_(pa.int64())), ("v", pa.int64())]
-    )
-    with pytest.raises(SchemaMismatch, match="orders by column l"):
-        make(schema=nested, lentic__partial__groups="l:v")
-
-
-def test_a_global_index_is_refused_where_columns_would_stay_behind() -> None:
-    for groups in (GROUPS, ""):
-        table = make(
-            f"{COW} None", lentic__partial__groups=groups, hoodie__index__type="GLOBAL_SIMPLE"
-        )
-        with pytest.raises(ConfigError, match="leave the columns behind"):
-            table.upsert(some(row("k", x=1)), partial=True)
-
-
-def test_a_table_whose_logs_mean_something_else_is_refused() -> None:
-    table = make()
-    table.upsert(some(row("k", x=1)))
-    mode = "hoodie.table.partial.update.mode"
-    table.config.extra[mode] = "IGNORE_DEFAULTS"  # type: ignore[index]
-    for act in (table.read, lambda: table.upsert(some(row("k", x=1)), partial=True), table.compact):
-        with pytest.raises((ConfigError, UnsupportedFormat), match=mode):
-            act()
-
-
-def test_the_table_keeps_its_groups_and_nobody_may_disagree() -> None:
-    table = make()
-    kept = encode_table_config(table.config)
-    assert decode_table_config(kept, "w").column_groups == table.config.column_groups
-    with pytest.raises(Corrupt, match=r"lentic\.partial\.groups=a_ts;.* has no meaning"):
-        decode_table_config(kept.replace(b"a_ts\\:a,aa;", b"a_ts;"), "w")
-    settings_of = resolve({"lentic.partial.groups": "a_ts:a"}, REGISTRY)
-    with pytest.raises(ConfigError, match="contradicts the table's own=a_ts:a,aa;b_ts:b;c_ts:c"):
-        ensure_agrees(table.config, TableOptions.parse(settings_of), settings_of)
 
 
 # Queries
