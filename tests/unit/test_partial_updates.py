@@ -223,6 +223,25 @@ def test_known_keys_are_in_partial_blocks_and_new_ones_in_whole_blocks() -> None
     assert sorted(found) == [(False, True, True), (False, True, True), (True, False, False)]
 
 
+def test_a_key_that_comes_back_upon_partial_rows_goes_into_a_base_file() -> None:
+    """Apache Hudi 1.2 does not read it from a log there (ADR 0012)."""
+    table = make()
+    table.upsert(some(row("k", a_ts=1, a=1, aa=1)), partial=True)
+    table.upsert(some(row("k", b_ts=1, b=1)), partial=True)
+    table.delete(some(row("k")))
+    assert [part.base for part in table.file_slices()] == [None]
+    table.upsert(some(row("k", b_ts=0, b=0)), partial=True)
+    assert [(part.base is None, part.logs) for part in table.file_slices()] == [(False, ())]
+    ensure_are(table, row("k", b_ts=0, b=0))
+
+
+def test_a_row_that_changes_nothing_is_not_written() -> None:
+    table = make()
+    table.upsert(some(row("k", a_ts=5, a=5, aa=5)), partial=True)
+    done = table.upsert(some(row("k", a_ts=4, a=4, aa=4)), partial=True)
+    assert (done.files, done.bytes) == (0, 0)
+
+
 # The join, whatever happens in between
 
 SOURCES = {"a": ("a_ts", "a", "aa"), "b": ("b_ts", "b"), "c": ("c_ts", "c")}
