@@ -122,7 +122,7 @@ def commit_write(
         if not compacted:
             _ensure_nothing_lost(txn, begun, metadata)
         completed = txn.complete(instant, content)
-    _tidy(table, completed, metadata.paths())
+    _tidy(table, completed, metadata.paths(), had_others=begun.guard is not None)
     assert completed.completed_at is not None
     return Commit(
         requested_at=completed.requested_at,
@@ -136,14 +136,15 @@ def commit_write(
     )
 
 
-def _tidy(table: OpenTable, completed: Instant, named: frozenset[str]) -> None:
-    """Remove markers, and what others who worked on the instant in vain announced. The commit has
+def _tidy(table: OpenTable, completed: Instant, named: frozenset[str], *, had_others: bool) -> None:
+    """Remove markers, and what others who worked on the same plan in vain announced. The commit has
     landed, so a failure here must not look like a failed write; the next write removes what is
     left."""
     try:
-        for path in markers.list_announced(table.storage, completed.requested_at):
-            if path not in named:
-                table.storage.delete(path)
+        if had_others:
+            for path in markers.list_announced(table.storage, completed.requested_at):
+                if path not in named:
+                    table.storage.delete(path)
         markers.remove_markers(table.storage, completed.requested_at)
         completion.remove_completions(table.storage, completed.requested_at, keep_finalized=True)
     except StorageError as error:
