@@ -29,10 +29,15 @@ def test_the_page_on_reading_runs(tmp_path: Path) -> None:
 
 def test_the_page_on_writing_runs(tmp_path: Path) -> None:
     path = str(tmp_path / "orders")
-    names = _run("writing.md", path, blocks=3)
+    names = _run("writing.md", path, blocks=4)
     done, merged = names["done"], names["merged"]
     assert (names["loaded"].inserted, done.inserted, done.updated, done.deleted) == (3, 1, 1, 0)
     assert (merged.inserted, merged.updated, merged.deleted) == (1, 1, 1)
+    assert (names["late"].updated, names["none"].updated) == (0, 1)
+    assert [tuple(row.values()) for row in names["joined"]] == [
+        ("a", 5, 1.5, 3, 7),
+        ("b", 6, None, None, None),
+    ]
     assert names["names"] == ["id", "amount", "day", "at", "note"]
     rows = sorted(lentic.open(path).read().to_pylist(), key=lambda row: row["id"])
     assert [(row["id"], row["amount"], row["note"]) for row in rows] == [

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lentic.config.column_groups import format_column_groups
 from lentic.config.groups import (
     BUCKETS,
     BUCKETS_MAX,
@@ -18,6 +19,7 @@ from lentic.config.groups import (
     MERGE_MODE,
     NAME,
     ORDERING_FIELDS,
+    PARTIAL_GROUPS,
     PARTITION_FIELDS,
     PROGRESS,
     REGISTRY,
@@ -56,6 +58,7 @@ from lentic.table import Table
 from lentic.txn.modes import ensure_mode_fits
 from lentic.txn.transaction import OpenTable
 from lentic.world import World, real_world
+from lentic.write.column_groups import ensure_sound_groups
 
 Names = str | Sequence[str] | None
 
@@ -135,6 +138,11 @@ def ensure_agrees(config: TableConfig, wanted: TableOptions, settings: Settings)
         (HIVE_STYLE, wanted.hive_style, config.hive_style),
         (URL_ENCODE, wanted.url_encode, config.url_encode),
         (BUCKETS, wanted.buckets, config.buckets or wanted.buckets),
+        (
+            PARTIAL_GROUPS,
+            format_column_groups(wanted.column_groups),
+            format_column_groups(config.column_groups),
+        ),
     )
     for option, said, kept in pairs:
         if option.key in settings and said != kept:
@@ -175,6 +183,7 @@ def plan_table(root: str, schema: pa.Schema, chosen: TableOptions) -> TableConfi
             safe="nothing was written",
             next_step=f"leave {reserved[0]} out of the schema",
         )
+    ensure_sound_groups(schema, chosen)
     return TableConfig(
         name=name,
         database=chosen.database,
@@ -187,6 +196,7 @@ def plan_table(root: str, schema: pa.Schema, chosen: TableOptions) -> TableConfi
         hive_style=chosen.hive_style,
         url_encode=chosen.url_encode,
         buckets=chosen.buckets,
+        column_groups=chosen.column_groups,
         create_schema=avro_schema_json(schema, name, meta_fields=False),
     )
 

@@ -51,13 +51,14 @@ class Table:
         """The columns of the table's rows, as `read` gives them now."""
         return load_source(self._opened).schema
 
-    def upsert(self, rows: Any) -> Commit:
+    def upsert(self, rows: Any, *, partial: bool = False) -> Commit:
         """Insert rows with new keys and update those whose key exists, as one commit.
 
         With an ordering field the row with the greater value wins, late rows change nothing. All
-        of the rows become visible at once or, if this raises, none.
+        of the rows become visible at once or, if this raises, none. `partial`: columns that the
+        rows lack stay as they are instead of becoming null.
         """
-        return verbs.write_rows(self._opened, self._engine, rows, Operation.UPSERT)
+        return verbs.upsert(self._opened, self._engine, rows, partial=partial)
 
     def insert(self, rows: Any) -> Commit:
         """Insert rows, as one commit.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 
+from lentic.config.column_groups import NO_GROUPS, ColumnGroups, parse_column_groups
 from lentic.config.options import (
     STORAGE_PREFIX,
     Option,
@@ -108,6 +109,13 @@ MERGE_MODE = Option(
     "",
     "EVENT_TIME_ORDERING (needs ordering fields, default with them) or COMMIT_TIME_ORDERING.",
     aliases=("hoodie.write.record.merge.mode",),
+)
+PARTIAL_GROUPS = Option(
+    "lentic.partial.groups",
+    parse_column_groups,
+    NO_GROUPS,
+    "Column groups with an ordering column each, as `a_ts:a_name,a_price;b_ts:b_stock`: what one "
+    "source of a partial update owns, newest by its own ordering.",
 )
 HIVE_STYLE = Option(
     "hoodie.datasource.write.hive_style_partitioning",
@@ -234,6 +242,7 @@ class TableOptions:
     partition_fields: tuple[str, ...]
     ordering_fields: tuple[str, ...]
     merge_mode: str
+    column_groups: ColumnGroups
     hive_style: bool
     url_encode: bool
     buckets: int | None
@@ -248,6 +257,7 @@ class TableOptions:
             partition_fields=PARTITION_FIELDS.of(settings),
             ordering_fields=ORDERING_FIELDS.of(settings),
             merge_mode=MERGE_MODE.of(settings),
+            column_groups=PARTIAL_GROUPS.of(settings),
             hive_style=HIVE_STYLE.of(settings),
             url_encode=URL_ENCODE.of(settings),
             buckets=BUCKETS.of(settings),
@@ -299,6 +309,7 @@ REGISTRY: tuple[Option[Any], ...] = (
     PARTITION_FIELDS,
     ORDERING_FIELDS,
     MERGE_MODE,
+    PARTIAL_GROUPS,
     HIVE_STYLE,
     URL_ENCODE,
     INDEX_TYPE,

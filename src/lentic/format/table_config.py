@@ -12,6 +12,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
+from lentic.config.column_groups import (
+    NO_GROUPS,
+    ColumnGroups,
+    format_column_groups,
+    parse_column_groups,
+)
 from lentic.errors import Corrupt, UnsupportedFormat
 from lentic.format.properties import decode_properties, encode_properties, table_checksum
 from lentic.format.times import Zone
@@ -42,6 +48,7 @@ _MDT_PARTITIONS = "hoodie.table.metadata.partitions"
 _MDT_INFLIGHT = "hoodie.table.metadata.partitions.inflight"
 _CHECKSUM = "hoodie.table.checksum"
 _BUCKETS = "lentic.buckets"
+_COLUMN_GROUPS = "lentic.partial.groups"
 
 # Any other value would make us misread the table; an absent key means the value given here.
 _ONLY_SUPPORTED = {
@@ -133,6 +140,7 @@ class TableConfig:
     zone: Zone = Zone.UTC
     populate_meta_fields: bool = True
     buckets: int | None = None
+    column_groups: ColumnGroups = NO_GROUPS
     create_schema: str | None = None
     metadata_partitions: tuple[str, ...] = ()
     drop_partition_columns: bool = False
@@ -165,8 +173,8 @@ def decode_table_config(data: bytes, where: str) -> TableConfig:
     """
     config = _parse_config(decode_properties(data, where), where)
     # Whoever writes this file ends it with a line end. A bucket count that lost its last digit
-    # would still be one, and rows would be looked for in the wrong places.
-    if config.buckets is not None and not data.endswith(b"\n"):
+    # would still be one, and rows would be looked for in the wrong places; so with column groups.
+    if (config.buckets is not None or config.column_groups) and not data.endswith(b"\n"):
         raise Corrupt("The last line of the file is cut short.", where=where)
     return config
 
@@ -201,6 +209,7 @@ def _parse_config(values: Mapping[str, str], where: str) -> TableConfig:
         zone=_parse(values, _ZONE, lambda text: Zone(text.upper()), where, Zone.LOCAL),
         populate_meta_fields=_parse(values, _META_FIELDS, _parse_bool, where, True),
         buckets=_parse_buckets(values, where),
+        column_groups=_parse(values, _COLUMN_GROUPS, parse_column_groups, where, NO_GROUPS),
         create_schema=values.get(_CREATE_SCHEMA) or None,
         metadata_partitions=tuple(sorted(set(metadata_partitions))),
         drop_partition_columns=_parse(values, _DROP_COLUMNS, _parse_bool, where, False),
@@ -341,6 +350,7 @@ def _format_config(config: TableConfig) -> dict[str, str]:
         _DATABASE: config.database,
         _ORDERING_FIELDS: ",".join(config.ordering_fields),
         _BUCKETS: str(config.buckets or ""),
+        _COLUMN_GROUPS: format_column_groups(config.column_groups),
         _CREATE_SCHEMA: config.create_schema or "",
         _MDT_PARTITIONS: ",".join(config.metadata_partitions),
     }

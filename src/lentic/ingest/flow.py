@@ -29,6 +29,7 @@ from lentic.timeline.timeline import Timeline
 from lentic.txn.transaction import OpenTable
 from lentic.view.schema import load_table_schema
 from lentic.write.alive import staying_alive
+from lentic.write.column_groups import plan_partial
 from lentic.write.commit import Begun, Commit, begin_write
 from lentic.write.evolve import evolve, is_changed
 from lentic.write.fit import ensure_fits
@@ -114,7 +115,7 @@ def prepare(table: OpenTable, engine: Engine, source: Any, request: Request) -> 
     config = table.config
     ensure_supported(config)
     rules = key_rules(config)
-    _ensure_index(table)
+    _ensure_index(table, request)
     schema = load_table_schema(table.storage, load_timeline(table.storage), config)
     ensure_sortable(request, schema)
     if source is None:
@@ -126,6 +127,8 @@ def prepare(table: OpenTable, engine: Engine, source: Any, request: Request) -> 
         ensure_fits(pa.schema(chosen), keys)
         return Prepared(request, schema, False, keys)
     evolved = evolve(schema, given, required=required_columns(config))
+    if request.partial and (carried := plan_partial(config, evolved, given.names)) != evolved:
+        return Prepared(request, evolved, is_changed(schema, evolved), carried, partial=True)
     return Prepared(request, evolved, is_changed(schema, evolved), evolved)
 
 
@@ -139,7 +142,7 @@ def required_columns(config: TableConfig) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _ensure_index(table: OpenTable) -> None:
+def _ensure_index(table: OpenTable, request: Request) -> None:
     index, buckets = table.write_options.index, table.config.buckets
     is_bucket = index == "BUCKET"
     if (index and not is_bucket and buckets is not None) or (is_bucket and buckets is None):
@@ -157,4 +160,12 @@ def _ensure_index(table: OpenTable) -> None:
             where=table.storage.root,
             safe="nothing was written",
             next_step="leave hoodie.index.type out, or create the table without ordering columns",
+        )
+    if index.is_global and (table.config.column_groups or request.partial):
+        raise ConfigError(
+            f"hoodie.index.type is {index.value}, and a row that takes its key to another "
+            "partition would leave the columns behind that it does not carry.",
+            where=table.storage.root,
+            safe="nothing was written",
+            next_step="leave hoodie.index.type out",
         )

@@ -24,6 +24,11 @@ def write_rows(table: OpenTable, engine: Engine, rows: Any, operation: Operation
     return _write_again(table, engine, rows, Request(operation))
 
 
+def upsert(table: OpenTable, engine: Engine, rows: Any, *, partial: bool) -> Commit:
+    """An upsert of whole rows, or of some of their columns."""
+    return _write_again(table, engine, rows, Request(Operation.UPSERT, partial=partial))
+
+
 def bulk_insert(table: OpenTable, engine: Engine, rows: Any, sort_by: Sequence[str]) -> Commit:
     """Insert without looking keys up, rows in each file sorted."""
     request = Request(Operation.BULK_INSERT, sort_by=tuple(sort_by))

@@ -22,7 +22,7 @@ from lentic.txn.transaction import OpenTable
 from lentic.view.files import FileGroup
 from lentic.view.schema import load_table_schema
 from lentic.view.table_view import gone_paths
-from lentic.write.operations import merge_fields
+from lentic.write.operations import ensure_merge_known, merge_fields, table_grouping
 
 _TIME_BASED = frozenset({KeyGenerator.TIMESTAMP})
 
@@ -55,7 +55,8 @@ class Source:
             composite = is_composite(config.keygen.value, config.key_fields)
             keys = VirtualKeys(config.key_fields, composite)
         schema = with_meta_schema(self.schema)
-        return SliceReader(self.table.storage, schema, merge_fields(config), keys)
+        ordering, grouping = merge_fields(config), table_grouping(config)
+        return SliceReader(self.table.storage, schema, ordering, keys, grouping)
 
 
 def load_source(table: OpenTable) -> Source:
@@ -67,6 +68,7 @@ def load_source(table: OpenTable) -> Source:
             safe="nothing was read or written",
             next_step="read the table with Apache Hudi",
         )
+    ensure_merge_known(table.config)
     timeline = load_timeline(table.storage)
     stored = load_table_schema(table.storage, timeline, table.config)
     return Source(table, timeline, _as_read(stored, table.config))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lentic.errors import Corrupt, UnsupportedFormat
+from lentic.format.carried import parse_carried
 from lentic.format.log_block import Block, BlockKind, Header, decode_blocks
 from lentic.format.log_deletes import DeleteRecord, decode_delete_payload
 from lentic.format.log_payload import decode_avro_payload, decode_parquet_payload
@@ -59,6 +60,12 @@ def scan_logs(
     for placed in _resolve_compacted(_without_undone(blocks)):
         changes += _changes_of(placed.block, placed.where, schema, ordering)
     return changes
+
+
+def has_partial_block(storage: Storage, log: LogFile) -> bool:
+    """Whether other engines merge some rows of `log` column by column."""
+    blocks = decode_blocks(storage.read(log.path), log.path)
+    return any(block.headers.get(Header.IS_PARTIAL) == "true" for block in blocks)
 
 
 def _without_undone(blocks: Iterable[_Placed]) -> list[_Placed]:
@@ -119,8 +126,8 @@ def _changes_of(
             return _deletes(decode_delete_payload(block.content, where), schema, ordering, where)
         case _:
             raise UnsupportedFormat(f"A {block.kind.name} block in a data log.", where=where)
-    if block.headers.get(Header.IS_PARTIAL) == "true":
-        schema = pa.schema([field for field in schema if field.name in rows.column_names])
+    if (carried := parse_carried(block.headers, rows.column_names)) is not None:
+        schema = pa.schema([field for field in schema if field.name in carried])
     return [_keyed(align_table(rows, schema, where), where)]
 
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from functools import reduce
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -69,11 +70,20 @@ class Tally:
     deleted: int = 0
 
 
+class Merging(Protocol):
+    """Base rows in, current rows out; `tally` is complete once the batches are used up."""
+
+    @property
+    def tally(self) -> Tally: ...
+
+    def batches(self, base: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]: ...
+
+
 def reduce_changes(
     changes: Sequence[Change], schema: pa.Schema, ordering: tuple[str, ...]
 ) -> Changes:
     """The net effect of `changes`, which are in merge order; `schema` is that of their rows."""
-    series = _line_up(changes, schema, ordering)
+    series = line_up(changes, schema, ordering)
     codes = series.keys.dictionary_encode()
     code_of = codes.indices.to_numpy().astype(np.int64)
     count = len(codes.dictionary)
@@ -82,7 +92,7 @@ def reduce_changes(
     wall[code_of[hard]] = hard
     alive = _counting(code_of, wall, series.row)
     winner = wall.copy()
-    last = _last_per_key(code_of, alive, series.ordering)
+    last = last_per_key(code_of, alive, series.ordering)
     winner[last[0]] = last[1]
     winners = pa.array(winner)
     is_row = ~series.is_delete[winner]
@@ -98,7 +108,7 @@ def reduce_changes(
 
 
 @dataclass(frozen=True, slots=True)
-class _Series:
+class Series:
     """All changes side by side, in merge order."""
 
     keys: pa.Array
@@ -109,7 +119,7 @@ class _Series:
     ordering: tuple[pa.Array, ...]
 
 
-def _line_up(changes: Sequence[Change], schema: pa.Schema, ordering: tuple[str, ...]) -> _Series:
+def line_up(changes: Sequence[Change], schema: pa.Schema, ordering: tuple[str, ...]) -> Series:
     rows = pa.concat_tables(
         [c for c in changes if isinstance(c, pa.Table)] or [schema.empty_table()]
     )
@@ -126,25 +136,25 @@ def _line_up(changes: Sequence[Change], schema: pa.Schema, ordering: tuple[str, 
             given = change.ordering
         else:
             size = change.num_rows
-            keys.append(_array(change.column(RECORD_KEY)))
+            keys.append(as_array(change.column(RECORD_KEY)))
             row.append(np.arange(start, start + size))
             is_delete.append(_deleted(change))
-            given = tuple(_array(change.column(name)) for name in ordering)
-            unordered = [_flags(values.is_null()) for values in given]
+            given = tuple(as_array(change.column(name)) for name in ordering)
+            unordered = [as_flags(values.is_null()) for values in given]
             is_hard.append(is_delete[-1] & np.logical_and.reduce(unordered, initial=True))
             start += size
         for index, name in enumerate(ordering):
             kind = schema.field(name).type
             part = given[index].cast(kind) if given else pa.nulls(size, kind)
-            values[index].append(_comparable(part))
-    return _Series(
+            values[index].append(comparable(part))
+    return Series(
         keys=pa.concat_arrays(keys) if keys else pa.array([], pa.string()),
         rows=rows,
         row=np.concatenate(row) if row else np.empty(0, dtype=np.int64),
         is_delete=np.concatenate(is_delete) if is_delete else np.empty(0, dtype=bool),
         is_hard=np.concatenate(is_hard) if is_hard else np.empty(0, dtype=bool),
         ordering=tuple(
-            pa.concat_arrays(parts) if parts else _comparable(pa.array([], schema.field(name).type))
+            pa.concat_arrays(parts) if parts else comparable(pa.array([], schema.field(name).type))
             for name, parts in zip(ordering, values, strict=True)
         ),
     )
@@ -153,7 +163,7 @@ def _line_up(changes: Sequence[Change], schema: pa.Schema, ordering: tuple[str, 
 def _deleted(rows: pa.Table) -> Flags:
     if IS_DELETED not in rows.column_names:
         return np.zeros(rows.num_rows, dtype=bool)
-    return _flags(pc.fill_null(_array(rows.column(IS_DELETED)), False))
+    return as_flags(pc.fill_null(as_array(rows.column(IS_DELETED)), False))
 
 
 def _counting(code_of: Positions, wall: Positions, row: Positions) -> Flags:
@@ -170,7 +180,7 @@ def _counting(code_of: Positions, wall: Positions, row: Positions) -> Flags:
     return alive
 
 
-def _last_per_key(
+def last_per_key(
     code_of: Positions, alive: Flags, ordering: tuple[pa.Array, ...]
 ) -> tuple[Positions, Positions]:
     """Per key with a change that counts: (its code, the position of the winner)."""
@@ -217,7 +227,7 @@ class Merge:
 
     def _keep(self, batch: pa.RecordBatch, met: Flags, lost: Flags) -> pa.RecordBatch:
         found = pc.index_in(batch.column(RECORD_KEY), value_set=self.changes.keys)
-        hit = np.flatnonzero(_flags(found.is_valid()))
+        hit = np.flatnonzero(as_flags(found.is_valid()))
         if not len(hit):
             return batch
         change = found.take(pa.array(hit)).to_numpy().astype(np.int64)
@@ -234,39 +244,52 @@ class Merge:
             return np.ones(len(change), dtype=bool)
         at = pa.array(change)
         newer = [values.take(at) for values in self.changes.ordering]
-        return self.changes.decided[change] | _not_below(newer, [_comparable(v) for v in base])
+        return self.changes.decided[change] | not_below(newer, [comparable(v) for v in base])
 
 
-def _not_below(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> Flags:
+def not_below(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> Flags:
     """Row by row, whether `left` >= `right` field by field from the first; null is lowest."""
     above = np.zeros(len(left[0]), dtype=bool)
     level = np.ones(len(left[0]), dtype=bool)
     for one, other in zip(left, right, strict=True):
         one = one.cast(other.type)
-        null_one, null_other = _flags(one.is_null()), _flags(other.is_null())
-        greater = _flags(pc.fill_null(pc.greater(one, other), False)) | (~null_one & null_other)
-        equal = _flags(pc.fill_null(pc.equal(one, other), False)) | (null_one & null_other)
+        null_one, null_other = as_flags(one.is_null()), as_flags(other.is_null())
+        greater = as_flags(pc.fill_null(pc.greater(one, other), False)) | (~null_one & null_other)
+        equal = as_flags(pc.fill_null(pc.equal(one, other), False)) | (null_one & null_other)
         above |= level & greater
         level &= equal
     return above | level
 
 
-def _comparable(values: pa.Array) -> pa.Array:
+def comparable(values: pa.Array) -> pa.Array:
     """Values in an order that has no exceptions: floats as Java orders them, so that every engine
     picks the same winner. Not a number is greater than all, and -0.0 lies below 0.0."""
     if not pa.types.is_floating(values.type):
         return values
-    null = _flags(values.is_null())
+    null = as_flags(values.is_null())
     numbers = values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
     numbers[np.isnan(numbers)] = np.nan  # one bit pattern, whatever the sign or payload was
     bits = numbers.view(np.int64)
     return pa.array(np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits), mask=null)
 
 
-def _array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+def by_kind(deletes: Deletes) -> tuple[Deletes, ...]:
+    """The hard ones, then the timed ones: hudi-rs reads no block that holds both."""
+    if not deletes.ordering:
+        return (deletes,)
+    is_hard = reduce(pc.and_, (values.is_null() for values in deletes.ordering))
+    is_timed = pc.invert(is_hard)
+    timed = tuple(values.filter(is_timed) for values in deletes.ordering)
+    return (
+        Deletes(deletes.keys.filter(is_hard), None),
+        Deletes(deletes.keys.filter(is_timed), timed),
+    )
+
+
+def as_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _flags(values: pa.Array | pa.ChunkedArray) -> Flags:
+def as_flags(values: pa.Array | pa.ChunkedArray) -> Flags:
     flags: Flags = np.asarray(values.to_numpy(zero_copy_only=False), dtype=bool)
     return flags

@@ -88,7 +88,7 @@ class PartialMerge:
                 fallback = (
                     base.column(name) if base else pa.nulls(len(keys), self.schema.field(name).type)
                 )
-                columns[name] = _choose(fallback, bundle.changes.rows.column(name), pick)
+                columns[name] = choose(fallback, bundle.changes.rows.column(name), pick)
         return pa.RecordBatch.from_arrays(
             [columns[name] for name in self.schema.names], schema=self.schema
         )
@@ -134,7 +134,8 @@ def partial_merge(
     )
 
 
-def _choose(base: pa.Array, changed: pa.ChunkedArray, pick: Positions) -> pa.Array:
+def choose(base: pa.Array, changed: pa.ChunkedArray, pick: Positions) -> pa.Array:
+    """`base` with rows of `changed` where `pick` names one; -1 keeps the base, -2 is null."""
     both = pa.chunked_array([base, *changed.chunks], base.type)
     rows = np.where(pick >= 0, pick + len(base), np.arange(len(base)))
     chosen = both.take(pa.array(rows, mask=pick == -2))

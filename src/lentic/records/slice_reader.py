@@ -5,8 +5,8 @@ Memory is bounded by the slice's logs and one batch of its base file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
@@ -14,10 +14,11 @@ import pyarrow.parquet as pq
 
 from lentic.errors import Corrupt
 from lentic.format.keys import record_keys
-from lentic.format.record_fields import RECORD_KEY
+from lentic.format.record_fields import META_FIELDS, PARTITION_PATH, RECORD_KEY
 from lentic.records.align import align
-from lentic.records.log_scan import scan_logs
-from lentic.records.merge import IS_DELETED, Merge, Tally, reduce_changes
+from lentic.records.grouped import GroupedMerge, Grouping
+from lentic.records.log_scan import has_partial_block, scan_logs
+from lentic.records.merge import IS_DELETED, Deletes, Merge, Merging, reduce_changes
 from lentic.records.partial import is_partial, partial_merge
 from lentic.storage.base import Storage
 from lentic.view.files import BaseFile, FileSlice
@@ -27,14 +28,7 @@ BATCH_ROWS = 65_536
 
 Batches = Iterator[pa.RecordBatch]
 
-
-class Merging(Protocol):
-    """Base rows in, current rows out; `tally` is complete once the batches are used up."""
-
-    @property
-    def tally(self) -> Tally: ...
-
-    def batches(self, base: Iterable[pa.RecordBatch]) -> Batches: ...
+_LAST_WRITE = frozenset(META_FIELDS) - {RECORD_KEY, PARTITION_PATH}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +47,14 @@ class RowGroups(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SliceReader:
-    """How to read slices of one table: its schema with `_hoodie_*` columns and its merge order."""
+    """How to read slices of one table: its schema with `_hoodie_*` columns, its merge order, and
+    its column groups."""
 
     storage: Storage
     schema: pa.Schema
     ordering: tuple[str, ...]
     virtual_keys: VirtualKeys | None = None
+    grouping: Grouping = field(default_factory=Grouping)
 
     def read(
         self, part: FileSlice, columns: tuple[str, ...], row_groups: RowGroups | None = None
@@ -71,7 +67,9 @@ class SliceReader:
         _ensure_as_written(part)
         needed = set(columns)
         if part.logs:
-            needed |= {RECORD_KEY, IS_DELETED, *self.ordering}
+            needed |= {RECORD_KEY, IS_DELETED, *self.ordering, *self.grouping.orderings}
+            if self.grouping.groups and needed & _LAST_WRITE:
+                needed |= set(self.schema.names)  # the write that won any column
             needed |= set(self.virtual_keys.fields) if self.virtual_keys else set()
         schema = pa.schema([f for f in self.schema if f.name in needed])
         rows = self.base(part, schema, None if part.logs else row_groups)
@@ -96,9 +94,23 @@ class SliceReader:
         found = scan_logs(self.storage, part.logs, schema, self.ordering)
         if self.virtual_keys:
             found = [self._keyed(c) if isinstance(c, pa.Table) else c for c in found]
+        if self.grouping.groups:
+            return GroupedMerge(tuple(found), schema, self.ordering, self.grouping)
         if is_partial(found, schema):
             return partial_merge(found, schema, self.ordering)
         return Merge(reduce_changes(found, schema, self.ordering), self.ordering)
+
+    def deletes_upon_partial(self, part: FileSlice) -> pa.Array:
+        """The keys that the logs of `part` delete, if some of their rows are partial.
+
+        Apache Hudi 1.2 does not read a slice in which such a key comes back.
+        """
+        schema = pa.schema([f for f in self.schema if f.name in {RECORD_KEY, *self.ordering}])
+        if not any(has_partial_block(self.storage, log) for log in part.logs):
+            return pa.array([], pa.string())
+        changes = scan_logs(self.storage, part.logs, schema, self.ordering)
+        keys = [change.keys for change in changes if isinstance(change, Deletes)]
+        return pa.concat_arrays([pa.array([], pa.string()), *keys])
 
     def _keyed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         if self.virtual_keys is None or RECORD_KEY not in rows.schema.names:

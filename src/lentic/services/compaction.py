@@ -44,7 +44,13 @@ from lentic.write import completion, markers
 from lentic.write.commit import Begun, Commit, commit_write
 from lentic.write.completion import Share, decode_accepted, encode_accepted
 from lentic.write.handle import Once
-from lentic.write.operations import RUN_NUMBERS, merge_fields, parquet_style
+from lentic.write.operations import (
+    RUN_NUMBERS,
+    ensure_merge_known,
+    merge_fields,
+    parquet_style,
+    table_grouping,
+)
 from lentic.write.status import WriteStatus
 
 
@@ -81,6 +87,7 @@ def schedule_compaction(table: OpenTable) -> RequestedAt | None:
 def execute_compaction(table: OpenTable, engine: Engine, at: RequestedAt) -> Outcome:
     """Carry the plan at `at` out, alone. An earlier attempt's files are removed first, the plan
     kept."""
+    ensure_merge_known(table.config)
     plan = Instant(at, Action.COMPACTION, State.REQUESTED)
     return execute_plan(table, engine, plan, lambda begun: _run_compaction(table, engine, begun))
 
@@ -95,7 +102,12 @@ def _run_compaction(table: OpenTable, engine: Engine, begun: Begun) -> Commit:
     plan = load_compaction_plan(table.storage, begun.instant)
     schema = with_meta_schema(load_table_schema(table.storage, timeline, table.config))
     work = CompactionWork(
-        reader=SliceReader(table.storage, schema, merge_fields(table.config)),
+        reader=SliceReader(
+            table.storage,
+            schema,
+            merge_fields(table.config),
+            grouping=table_grouping(table.config),
+        ),
         requested_at=at,
         writes=load_writes(table.storage, timeline, _makers(plan)),
         style=parquet_style(table.write_options),

@@ -12,29 +12,21 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lentic.engine import Attempt
-from lentic.errors import InvalidRecord
 from lentic.format import layout
+from lentic.format.carried import mark_carried
 from lentic.format.commit_metadata import WriteStat
 from lentic.format.layout import MarkerKind
 from lentic.format.names import BaseFileName, LogFileName, format_base_file, format_log_file
 from lentic.format.record_fields import META_SCHEMA, RECORD_KEY
 from lentic.format.times import RequestedAt
 from lentic.records.base_writer import ParquetStyle, write_base
-from lentic.records.log_writer import write_log
-from lentic.records.merge import (
-    IS_DELETED,
-    Change,
-    Changes,
-    Deletes,
-    Merge,
-    Tally,
-    reduce_changes,
-)
+from lentic.records.batch import Batch, GroupedBatch, combine_batch, reduce_batch
+from lentic.records.log_writer import PartialRows, write_log
+from lentic.records.merge import IS_DELETED, Deletes, Tally
 from lentic.records.slice_reader import SliceReader
 from lentic.storage.base import Storage
 from lentic.view.files import FileSlice
@@ -54,6 +46,14 @@ class Into(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Carried:
+    """The columns that the rows of a partial update have, `_hoodie_*` included."""
+
+    schema: pa.Schema
+    avro_schema: str
+
+
+@dataclass(frozen=True, slots=True)
 class Writing:
     """How one write turns rows into files; a picklable value.
 
@@ -62,7 +62,7 @@ class Writing:
     the rows are keys to delete. `merges`: rows meet what their group holds key by key; else they
     are added to it.
     `combines`: of each key in the batch one row stays. `counts_exactly`: look into the slice that a
-    log goes on, to tell inserted from updated keys.
+    log goes on, to tell inserted from updated keys. `carried`: the rows have these columns only.
     """
 
     reader: SliceReader
@@ -79,6 +79,7 @@ class Writing:
     counts_exactly: bool = True
     sort_by: tuple[str, ...] = ()
     rewritten: frozenset[str] = frozenset()
+    carried: Carried | None = None
 
     @property
     def storage(self) -> Storage:
@@ -88,6 +89,11 @@ class Writing:
     def schema(self) -> pa.Schema:
         """Of the rows as they are stored, `_hoodie_*` columns included."""
         return self.reader.schema
+
+    @property
+    def given(self) -> pa.Schema:
+        """Of the rows as they come, `_hoodie_*` columns included."""
+        return self.carried.schema if self.carried else self.schema
 
 
 def choose_file(how: Writing, slot: str, current: FileSlice | None, *, has_rows: bool) -> Into:
@@ -101,6 +107,15 @@ def choose_file(how: Writing, slot: str, current: FileSlice | None, *, has_rows:
     if how.appends and slot not in how.rewritten:
         return Into.LOG
     return Into.NEXT_BASE if how.merges else Into.LONGER_BASE
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What a log holds: whole rows and partial ones, and what they do if that is known."""
+
+    rows: pa.Table
+    partial: pa.Table
+    tally: Tally | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,19 +138,19 @@ class GroupWriter:
             return (self._fresh_base(rows, deletes),)
         if into is Into.LONGER_BASE:
             return (self._longer_base(rows, deletes),)
-        changes = self._reduce(rows, deletes)
-        return (self._log(changes) if into is Into.LOG else self._next_base(changes),)
+        batch = self._reduce(rows, deletes)
+        return self._log(batch) if into is Into.LOG else (self._next_base(batch),)
 
     def empty(self) -> tuple[WriteStatus, ...]:
         """A base file without rows: whatever the group held is gone."""
         nothing = Deletes(pa.array([], pa.string()), None)
-        return (self._fresh_base(self.how.schema.empty_table(), nothing),)
+        return (self._fresh_base(self.how.given.empty_table(), nothing),)
 
     def _rows(self, part: GroupRows, first_row: int) -> tuple[pa.Table, Deletes]:
         """The rows to store, with their `_hoodie_*` columns, and the keys to delete."""
         rows, keys = part.rows, part.keys
         if self.how.deletes:
-            return self.how.schema.empty_table(), Deletes(keys, None)
+            return self.how.given.empty_table(), Deletes(keys, None)
         gone = pa.array([], pa.string())
         if DELETE_FLAG in rows.column_names:
             flags = pc.fill_null(rows.column(DELETE_FLAG), False).combine_chunks()
@@ -144,7 +159,7 @@ class GroupWriter:
         return self._with_meta(rows, keys, first_row), Deletes(gone, None)
 
     def _with_meta(self, rows: pa.Table, keys: pa.Array, first_row: int) -> pa.Table:
-        schema, count = self.how.schema, rows.num_rows
+        schema, count = self.how.given, rows.num_rows
         if not count:
             return schema.empty_table()
         numbers = pc.cast(pa.array(range(first_row, first_row + count)), pa.string())
@@ -160,35 +175,40 @@ class GroupWriter:
         columns += [rows.column(name) for name in schema.names[len(columns) :]]
         return pa.table(columns, schema=schema)
 
-    def _reduce(self, rows: pa.Table, deletes: Deletes) -> Changes:
-        found: list[Change] = [rows, deletes]
-        changes = reduce_changes(found, self.how.schema, self.how.reader.ordering)
-        _ensure_no_revival(changes, self.how.reader.ordering)
-        return changes
+    def _reduce(self, rows: pa.Table, deletes: Deletes) -> Batch:
+        how, reader = self.how, self.how.reader
+        if how.carried is None and not reader.grouping.groups:
+            return reduce_batch(rows, deletes, reader.ordering)
+        return combine_batch(rows, deletes, how.schema, reader.ordering, reader.grouping)
 
-    def _log(self, changes: Changes) -> WriteStatus:
+    def _log(self, batch: Batch) -> tuple[WriteStatus, ...]:
         how, current = self.how, self.current
+        content = self._content(batch)
+        if self._confuses_others(content):
+            return (self._next_base(batch),)
+        if not content.rows.num_rows + content.partial.num_rows + len(batch.deletes.keys):
+            return ()
         name = format_log_file(LogFileName(self.file_id, how.requested_at, 1, self._token()))
         path = self._announce(name, "CREATE")
-        rows = changes.rows.take(pa.array(np.sort(changes.row_of[changes.row_of >= 0])))
-        gone = changes.keys.filter(pa.array(changes.row_of < 0))
+        schema = how.avro_schema
         written = write_log(
             how.storage,
             path,
-            rows,
-            deletes=Deletes(gone, None) if len(gone) else None,
+            content.rows,
+            partial=PartialRows(content.partial, how.carried.avro_schema) if how.carried else None,
+            deletes=batch.deletes,
             partition=self.partition,
-            avro_schema=how.avro_schema,
+            avro_schema=mark_carried(schema, how.given.names) if how.carried else schema,
             requested_at=how.requested_at,
             style=how.style,
         )
-        tally = self._tally(changes)
+        tally = content.tally or self._tally(batch)
         stat = WriteStat(
             file_id=self.file_id,
             path=path,
             partition=self.partition,
             prev_commit=how.requested_at,
-            writes=rows.num_rows,
+            writes=written.rows,
             updates=tally.updated,
             inserts=tally.inserted,
             deletes=tally.deleted,
@@ -197,24 +217,60 @@ class GroupWriter:
             log_files=(name,),
             log_version=1,
         )
-        return WriteStatus(stat, tally.inserted, tally.updated, tally.deleted)
+        return (WriteStatus(stat, tally.inserted, tally.updated, tally.deleted),)
 
-    def _tally(self, changes: Changes) -> Tally:
-        """What the changes do to the rows that are there, without reading more than decides it."""
+    def _content(self, batch: Batch) -> _Content:
+        """What of a batch a log holds.
+
+        A partial row needs an older version to be read upon, so rows of new keys are stored whole,
+        with a note of what they carry.
+        """
+        how, current, nothing = self.how, self.current, self.how.given.empty_table()
+        if not isinstance(batch, GroupedBatch):
+            return _Content(batch.rows, nothing)
+        if not how.reader.grouping.groups:
+            held = how.reader.read(current, (RECORD_KEY,)) if current else iter(())
+            known = pa.concat_arrays([pa.array([], pa.string()), *(b.column(0) for b in held)])
+            is_known = pc.is_in(batch.rows.column(RECORD_KEY), value_set=known)
+            new = batch.rows.filter(pc.invert(is_known))
+            return _Content(self._whole(new), batch.rows.filter(is_known))
+        held = how.reader.read(current, tuple(how.given.names)) if current else iter(())
+        settled = batch.settle(held)
+        if how.carried is None:
+            whole = pa.concat_tables([settled.new, settled.known])
+            return _Content(whole, nothing, settled.tally)
+        return _Content(self._whole(settled.new), settled.known, settled.tally)
+
+    def _whole(self, rows: pa.Table) -> pa.Table:
+        columns = [
+            rows.column(f.name) if f.name in rows.column_names else pa.nulls(rows.num_rows, f.type)
+            for f in self.how.schema
+        ]
+        return pa.table(columns, schema=self.how.schema)
+
+    def _confuses_others(self, content: _Content) -> bool:
+        """Whether a key comes back that was deleted in a slice with partial rows."""
+        how, current = self.how, self.current
+        if current is None or (how.carried is None and not how.reader.grouping.groups):
+            return False
+        keys = content.rows.column(RECORD_KEY)
+        if not len(keys):
+            return False
+        gone = how.reader.deletes_upon_partial(current)
+        return bool(pc.any(pc.is_in(keys, value_set=gone)).as_py())
+
+    def _tally(self, batch: Batch) -> Tally:
+        """What the batch does to the rows that are there, without reading more than decides it."""
         how, current = self.how, self.current
         if current is not None and not how.counts_exactly:
-            deleted = int(changes.deleted.sum())
-            return Tally(updated=len(changes.keys) - deleted, deleted=deleted)
-        merge = Merge(changes, how.reader.ordering)
-        columns = (RECORD_KEY, *how.reader.ordering)
-        for _ in merge.batches(how.reader.read(current, columns) if current else ()):
-            pass
-        return merge.tally
+            return batch.guess
+        columns = (RECORD_KEY, *how.reader.ordering, *how.reader.grouping.orderings)
+        return batch.count(how.reader.read(current, columns) if current else ())
 
-    def _next_base(self, changes: Changes) -> WriteStatus:
+    def _next_base(self, batch: Batch) -> WriteStatus:
         how, current = self.how, self.current
         assert current is not None
-        merge = Merge(changes, how.reader.ordering)
+        merge = batch.merging()
         rows = merge.batches(how.reader.read(current, tuple(how.schema.names)))
         return self._base(rows, merge.tally)
 
@@ -239,9 +295,9 @@ class GroupWriter:
     def _combined(self, rows: pa.Table, deletes: Deletes) -> pa.Table:
         """What the batch itself leaves: of each key one row if so asked, and none that deletes."""
         how = self.how
-        if how.combines:
-            reduced = Merge(self._reduce(rows, deletes), how.reader.ordering)
-            return pa.Table.from_batches(reduced.batches(()), how.schema)
+        if how.combines or how.carried or how.reader.grouping.groups:
+            merge = self._reduce(rows, deletes).merging()
+            return pa.Table.from_batches(merge.batches(()), how.schema)
         if IS_DELETED in rows.column_names:
             return rows.filter(pc.invert(pc.fill_null(rows.column(IS_DELETED), False)))
         return rows
@@ -275,18 +331,6 @@ class GroupWriter:
 
     def _token(self) -> str:
         return f"{self.attempt.task}-{self.how.run}-{self.attempt.number}"
-
-
-def _ensure_no_revival(changes: Changes, ordering: tuple[str, ...]) -> None:
-    """With ordering fields, engines do not agree on a key that one batch deletes without an
-    ordering value and writes again: logs are reduced first and meet the stored row last."""
-    if ordering and changes.revived.any():
-        key = changes.keys[int(np.argmax(changes.revived))]
-        raise InvalidRecord(
-            f"Key {key} is deleted without an ordering value and written again in one batch.",
-            safe="nothing was committed",
-            next_step="give the delete an ordering value, or write the deletes first",
-        )
 
 
 def ensure_partition(storage: Storage, partition: str, requested_at: RequestedAt) -> None:

@@ -8,10 +8,11 @@ from enum import StrEnum
 import pyarrow as pa
 
 from lentic.config.groups import WriteOptions
-from lentic.errors import ConfigError, SchemaMismatch
+from lentic.errors import ConfigError, SchemaMismatch, UnsupportedFormat
 from lentic.format.names import Action
 from lentic.format.table_config import KeyGenerator, MergeMode, TableConfig, TableType
 from lentic.records.base_writer import ParquetStyle
+from lentic.records.grouped import Grouping
 
 RUN_NUMBERS = 2**31
 """A run's nonce is one of the three integers of a write token."""
@@ -38,6 +39,7 @@ LOOKS_UP = frozenset({Operation.UPSERT, Operation.DELETE})
 """Keys that exist are found first, where no bucket says where they are."""
 
 _CDC = "hoodie.table.cdc.enabled"
+_PARTIAL_MODE = "hoodie.table.partial.update.mode"
 _KEYGENS = frozenset(
     {
         KeyGenerator.SIMPLE,
@@ -57,13 +59,14 @@ class Request:
     """A write as it was asked for.
 
     `flagged`: rows come with a column that says which of them delete their key. `partitions` are
-    those that `DELETE_PARTITION` empties.
+    those that `DELETE_PARTITION` empties. `partial`: columns that the rows lack are left alone.
     """
 
     operation: Operation
     sort_by: tuple[str, ...] = ()
     flagged: bool = False
     partitions: tuple[str, ...] = ()
+    partial: bool = False
 
     @property
     def fills_small_files(self) -> bool:
@@ -111,6 +114,17 @@ def ensure_sortable(request: Request, schema: pa.Schema) -> None:
             )
 
 
+def ensure_merge_known(config: TableConfig) -> None:
+    """`UnsupportedFormat` for tables whose logs mean something else than their columns say."""
+    if (mode := config.extra.get(_PARTIAL_MODE)) and config.table_type is TableType.MERGE_ON_READ:
+        raise UnsupportedFormat(
+            f"Table {config.name} has {_PARTIAL_MODE}={mode}: some values in its logs stand for "
+            "what was there before, which this release does not know how to merge.",
+            safe="nothing was read or written",
+            next_step="use Apache Hudi for this table",
+        )
+
+
 def ensure_supported(config: TableConfig) -> None:
     """`ConfigError` for tables that can be read but not written."""
     for is_so, what in (
@@ -119,6 +133,10 @@ def ensure_supported(config: TableConfig) -> None:
         (config.extra.get(_CDC) == "true", f"keeps change logs ({_CDC})"),
         (config.keygen not in _KEYGENS, f"has a {config.keygen.value} key generator"),
         (config.merge_mode is MergeMode.CUSTOM, "merges records in a way of its own"),
+        (
+            bool(config.extra.get(_PARTIAL_MODE)),
+            f"merges values in a way of its own ({_PARTIAL_MODE})",
+        ),
     ):
         if is_so:
             raise ConfigError(
@@ -131,6 +149,11 @@ def ensure_supported(config: TableConfig) -> None:
 def merge_fields(config: TableConfig) -> tuple[str, ...]:
     """The columns that decide between versions; none means the later commit wins."""
     return config.ordering_fields if config.merge_mode is MergeMode.EVENT_TIME_ORDERING else ()
+
+
+def table_grouping(config: TableConfig) -> Grouping:
+    """The column groups that decide between versions, beside `merge_fields`."""
+    return Grouping(config.column_groups, (*config.key_fields, *config.partition_fields))
 
 
 def parquet_style(options: WriteOptions) -> ParquetStyle:

@@ -28,7 +28,7 @@ from lentic.write.assign import assign_groups
 from lentic.write.commit import Begun, Commit, commit_write
 from lentic.write.completion import Accepted, decode_accepted
 from lentic.write.early import EarlyConflicts
-from lentic.write.group_writer import Writing
+from lentic.write.group_writer import Carried, Writing
 from lentic.write.handle import EmptyHandle, WriteHandle, measure_write
 from lentic.write.index_bucket import BucketIndex
 from lentic.write.index_join import JoinPlacement, ReadKeys, TagRows, keep_places, settle_moves
@@ -39,6 +39,7 @@ from lentic.write.operations import (
     Request,
     merge_fields,
     parquet_style,
+    table_grouping,
 )
 from lentic.write.placement import DELETE_FLAG, Placement, key_rules
 from lentic.write.sizing import choose_sizes, ensure_not_bucketed, small_files
@@ -53,12 +54,13 @@ _COUNTING = Stage("counting old rows", lambda text: Measure(rows=int(text)))
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A request that may be carried out: the table's schema after it, and the schema of its rows
-    on their way to the handles."""
+    on their way to the handles. `partial`: columns that these lack are left alone."""
 
     request: Request
     schema: pa.Schema
     is_evolved: bool
     given: pa.Schema
+    partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,9 @@ def _writing(table: OpenTable, prepared: Prepared, begun: Begun) -> Writing:
     appends = config.table_type is TableType.MERGE_ON_READ
     schema = with_meta_schema(prepared.schema)
     return Writing(
-        reader=SliceReader(table.storage, schema, merge_fields(config)),
+        reader=SliceReader(
+            table.storage, schema, merge_fields(config), grouping=table_grouping(config)
+        ),
         requested_at=begun.instant.requested_at,
         avro_schema=avro_schema_json(prepared.schema, config.name, meta_fields=True),
         style=parquet_style(options),
@@ -158,6 +162,14 @@ def _writing(table: OpenTable, prepared: Prepared, begun: Begun) -> Writing:
         combines=config.buckets is not None or request.combines(options),
         counts_exactly=options.exact_counts,
         sort_by=request.sort_by,
+        carried=_carried(prepared, config.name) if prepared.partial else None,
+    )
+
+
+def _carried(prepared: Prepared, name: str) -> Carried:
+    return Carried(
+        with_meta_schema(prepared.given),
+        avro_schema_json(prepared.given, name, meta_fields=True),
     )
 
 
