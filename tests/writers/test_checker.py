@@ -110,7 +110,7 @@ def with_sight(history: History, new: Sight) -> History:
     return replace(history, sights=(*history.sights, new))
 
 
-def changed(at: int, change: Callable[[list[dict[str, object]]], None]) -> Sight:
+def changed(at: int, change: Callable[[list[dict[str, object]]], object]) -> Sight:
     """A read whose rows were changed."""
     rows = rows_of(*ids_at(at)).to_pylist()
     change(rows)
@@ -158,7 +158,7 @@ PLANTED = {
         Kind.LOST,
         with_sight(HEALTHY, changed(125, lambda rows: rows.remove(rows[-1]))),
     ),
-    "half a write": (Kind.PARTIAL, with_sight(HEALTHY, changed(125, lambda rows: rows.pop(0)))),  # type: ignore[arg-type]
+    "half a write": (Kind.PARTIAL, with_sight(HEALTHY, changed(125, lambda rows: rows.pop(0)))),
     "a row twice": (
         Kind.DOUBLED,
         with_sight(HEALTHY, changed(125, lambda rows: rows.append(rows[0]))),
