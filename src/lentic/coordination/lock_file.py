@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from lentic.coordination.lock import Intent
 from lentic.errors import Conflict, LockTimeout
 from lentic.storage.file_lock import LockedFile, locked_file
 from lentic.world import World
@@ -109,6 +110,13 @@ class _FileHeld:
                 safe="nothing was changed after the lock was lost",
                 next_step="repeat the call; never delete the lock file while writers run",
             )
+
+    def publish(self, intent: Intent) -> bool:
+        self.ensure_held()
+        return False
+
+    def settle(self) -> None:
+        pass
 
     def end(self) -> None:
         """From here on nothing is held."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from lentic.coordination.lock import Intent
 from lentic.errors import Conflict, LockTimeout
 
 
@@ -96,6 +97,13 @@ class _ProcessHeld:
                 safe="nothing was changed after the lock was released",
                 next_step="repeat the call",
             )
+
+    def publish(self, intent: Intent) -> bool:
+        self.ensure_held()
+        return False
+
+    def settle(self) -> None:
+        pass
 
     def end(self) -> None:
         """From here on nothing is held."""

@@ -6,6 +6,7 @@
 .hoodie/.completion/<requested_at>/     which shares of it are complete, and what was accepted
 .hoodie/.completion/<requested_at>.finalized.json  nothing can be added to it any more
 .hoodie/.heartbeat/<requested_at>       sign of life of a writer
+.hoodie/.locks/                         the table lock; staged/ beneath it what it decided
 .hoodie/metadata/                       the metadata table, a table of its own
 <partition>/.hoodie_partition_metadata  makes a folder a partition
 <partition>/<data file>
@@ -28,6 +29,8 @@ COMPLETIONS = ".hoodie/.completion"
 HEARTBEATS = ".hoodie/.heartbeat"
 CANCEL = ".hoodie/.cancel"
 LOCK = ".hoodie/.locks/lentic.lock"
+STORAGE_LOCK = ".hoodie/.locks/table_lock.json"
+STAGED = ".hoodie/.locks/staged"
 METADATA_TABLE = ".hoodie/metadata"
 PARTITION_METADATA = ".hoodie_partition_metadata"
 
@@ -37,6 +40,23 @@ MarkerKind = Literal["CREATE", "MERGE"]
 def timeline_file(name: str) -> str:
     """Path of an instant file."""
     return f"{TIMELINE}/{name}"
+
+
+def is_timeline_path(path: str) -> bool:
+    """Whether `path` is that of a file directly in the active timeline."""
+    directory, _, name = path.rpartition("/")
+    return directory == TIMELINE and name not in ("", ".", "..")
+
+
+def staged_intent(name: str) -> str:
+    """Path of the content of a timeline file that was decided and is too large for the lock."""
+    return f"{STAGED}/{name}"
+
+
+def is_staged_path(path: str) -> bool:
+    """Whether `path` is one that `staged_intent` makes."""
+    directory, _, name = path.rpartition("/")
+    return directory == STAGED and name not in ("", ".", "..")
 
 
 def heartbeat(requested_at: RequestedAt) -> str:

@@ -36,6 +36,14 @@ class FileInfo:
         return self.path.rpartition("/")[0]
 
 
+@dataclass(frozen=True, slots=True)
+class Versioned:
+    """A file's content, and what the storage calls this version of it."""
+
+    data: bytes
+    version: str
+
+
 class Storage(Protocol):
     """Files under one root. Every method may raise `StorageError`; paths may raise `InvalidPath`.
 
@@ -89,6 +97,22 @@ class Storage(Protocol):
 
         Only a matter of tidiness, where a backend has directories at all; never an error, but for a
         path that is none (`InvalidPath`).
+        """
+
+
+class ConditionalStorage(Storage, Protocol):
+    """A storage that can also change a file on the condition that nobody else has."""
+
+    def read_version(self, path: str) -> Versioned | None:
+        """The whole content and its version, or None if there is no file."""
+
+    def put_if_match(self, path: str, data: bytes, version: str | None) -> str | None:
+        """Replace `version` of the file (None: no file yet) and return the new version, or return
+        None if it is not the present one any more.
+
+        `data` must be unlike any other content the file ever has, a nonce in it will do: where a
+        reply is lost, the content read back tells whether the change took place (R15). A
+        `StorageError` means that this could not be told.
         """
 
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import IO
 
 from lentic.errors import MissingFile, StorageError
-from lentic.storage.base import FileInfo, checked_directory, checked_path
+from lentic.storage.base import FileInfo, Versioned, checked_directory, checked_path
 
 _alive: weakref.WeakValueDictionary[str, MemoryStorage] = weakref.WeakValueDictionary()
 
@@ -31,7 +31,8 @@ class MemoryStorage:
     def __init__(self, now_ms: Callable[[], int] | None = None, *, root: str = "") -> None:
         self._name = os.urandom(8).hex()
         self._root = root or f"memory://{self._name}"
-        self._files: dict[str, tuple[bytes, int]] = {}
+        self._files: dict[str, tuple[bytes, int, str]] = {}
+        self._versions = itertools.count(1)
         self._lock = threading.RLock()
         self._now_ms = now_ms or itertools.count(1).__next__
         _alive[self._name] = self
@@ -75,12 +76,29 @@ class MemoryStorage:
         with self._lock:
             if checked_path(path) in self._files:
                 return False
-            self._files[path] = (bytes(data), self._now_ms())
+            self._set(path, data)
             return True
 
     def replace(self, path: str, data: bytes) -> None:
         with self._lock:
-            self._files[checked_path(path)] = (bytes(data), self._now_ms())
+            self._set(checked_path(path), data)
+
+    def read_version(self, path: str) -> Versioned | None:
+        with self._lock:
+            found = self._files.get(checked_path(path))
+        return None if found is None else Versioned(found[0], found[2])
+
+    def put_if_match(self, path: str, data: bytes, version: str | None) -> str | None:
+        with self._lock:
+            found = self._files.get(checked_path(path))
+            if (found[2] if found else None) != version:
+                return None
+            return self._set(path, data)
+
+    def _set(self, path: str, data: bytes) -> str:
+        version = str(next(self._versions))
+        self._files[path] = (bytes(data), self._now_ms(), version)
+        return version
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[IO[bytes]]:

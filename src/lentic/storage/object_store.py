@@ -25,12 +25,17 @@ from typing import IO, Any, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError, UnauthenticatedError
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PreconditionError,
+    UnauthenticatedError,
+)
 from obstore.exceptions import PermissionDeniedError as DeniedError
 from obstore.store import MemoryStore, from_url
 
 from lentic.errors import ConfigError, LenticError, MissingFile, StorageError
-from lentic.storage.base import FileInfo, checked_directory, checked_path
+from lentic.storage.base import FileInfo, Versioned, checked_directory, checked_path
 
 _NONCE_KEY = "lenticnonce"  # Azure allows letters and digits only
 _READ_AHEAD_BYTES = 1024 * 1024
@@ -127,6 +132,34 @@ class ObjectStorage:
         with self._reported("write", checked_path(path)):
             obstore.put(self._store(), path, data, mode="overwrite", use_multipart=False)
 
+    def read_version(self, path: str) -> Versioned | None:
+        with self._reported("read", checked_path(path)):
+            try:
+                found = obstore.get(self._store(), path)
+                return Versioned(bytes(found.bytes()), _version(found.meta))
+            except FileNotFoundError:
+                return None
+
+    def put_if_match(self, path: str, data: bytes, version: str | None) -> str | None:
+        mode: Any = "create" if version is None else {"e_tag": version}
+        try:
+            made = obstore.put(
+                self._store(), checked_path(path), data, mode=mode, use_multipart=False
+            )
+            return _version(made)
+        except (DeniedError, UnauthenticatedError, NotImplementedError) as error:
+            raise self._error("change", path, error) from None
+        except _FAILURES as error:
+            # The library repeats requests: one that took effect may be refused the second time.
+            now = self.read_version(path)
+            if now is not None and now.data == data:
+                return now.version
+            if isinstance(error, AlreadyExistsError | PreconditionError | FileNotFoundError):
+                return None
+            if (now.version if now else None) != version:
+                return None  # whatever became of the request, it cannot match any more
+            raise self._error("change", path, error) from None
+
     @contextmanager
     def open_output(self, path: str) -> Iterator[IO[bytes]]:
         with self._reported("create", checked_path(path)):
@@ -208,7 +241,7 @@ class ObjectStorage:
         next_step = "check that the network and the store are up, then repeat the call"
         if isinstance(error, DeniedError | UnauthenticatedError):
             next_step = "check the credentials and the bucket policy, then repeat the call"
-        is_changing = verb in ("create", "write", "delete", "read back")
+        is_changing = verb in ("create", "change", "write", "delete", "read back")
         return StorageError(
             f"Cannot {verb} {path!r}: {self._tellable(error)}",
             where=where,
@@ -316,6 +349,17 @@ class _Upload(io.RawIOBase):
 
 def _file_info(meta: Mapping[str, Any]) -> FileInfo:
     return FileInfo(meta["path"], meta["size"], int(meta["last_modified"].timestamp() * 1000))
+
+
+def _version(meta: Mapping[str, Any]) -> str:
+    """What a conditional request calls the version of an object; without one nothing is safe."""
+    if not meta.get("e_tag"):
+        raise ConfigError(
+            "This store gives its objects no e-tags, so nothing can be changed under a condition.",
+            safe="nothing was changed",
+            next_step="choose another lock: hoodie.write.lock.provider",
+        )
+    return str(meta["e_tag"])
 
 
 def _without_secrets(url: str) -> str:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import IO, Protocol, TypeVar
 
 from lentic.errors import StorageError
-from lentic.storage.base import FileInfo
+from lentic.storage.base import FileInfo, Versioned
 from lentic.storage.memory import MemoryStorage, Output
 
 T = TypeVar("T")
@@ -68,6 +68,14 @@ class SimStorage:
 
     def replace(self, path: str, data: bytes) -> None:
         self._stage.call("replace", path, lambda: self._memory.replace(path, data))
+
+    def read_version(self, path: str) -> Versioned | None:
+        return self._stage.call("read_version", path, lambda: self._memory.read_version(path))
+
+    def put_if_match(self, path: str, data: bytes, version: str | None) -> str | None:
+        return self._stage.call(
+            "put_if_match", path, lambda: self._memory.put_if_match(path, data, version)
+        )
 
     def delete(self, path: str) -> bool:
         return self._stage.call("delete", path, lambda: self._memory.delete(path))

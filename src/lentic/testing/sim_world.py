@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
+from lentic.coordination.lock import Intent
 from lentic.errors import Conflict, LockTimeout
 
 T = TypeVar("T")
@@ -155,6 +156,13 @@ class SimHeld:
     def ensure_held(self) -> None:
         if not self._is_held:
             raise Conflict("The lock is no longer held: its block has ended.")
+
+    def publish(self, intent: Intent) -> bool:
+        self.ensure_held()
+        return False
+
+    def settle(self) -> None:
+        pass
 
     def end(self) -> None:
         """From here on nothing is held."""

@@ -7,7 +7,7 @@ the content is compared byte for byte.
 
 from __future__ import annotations
 
-from lentic.coordination.lock import Held
+from lentic.coordination.lock import Held, Intent
 from lentic.errors import Conflict, MissingFile, OutcomeUnknown, StorageError
 from lentic.format import layout
 from lentic.format.names import Action, State
@@ -55,12 +55,16 @@ def remove_pending(storage: Storage, held: Held, instant: Instant) -> None:
 
 
 def _create(storage: Storage, held: Held, instant: Instant, content: bytes) -> None:
-    held.ensure_held()
     path = layout.timeline_file(instant.file_name)
+    is_shared = held.publish(Intent(path, content))
     try:
         created = storage.put_if_absent(path, content)
+        if not created and is_shared:
+            # While we slept, the next holder of the lock may have carried our decision out (R2).
+            created = storage.read(path) == content
     except StorageError as error:
-        created = _read_back(storage, path, content, error)
+        created = _read_back(storage, path, content, error, is_shared=is_shared)
+    held.settle()
     if not created:
         raise Conflict(
             f"Instant file {instant.file_name} exists already: another writer that does not hold "
@@ -71,15 +75,20 @@ def _create(storage: Storage, held: Held, instant: Instant, content: bytes) -> N
         )
 
 
-def _read_back(storage: Storage, path: str, content: bytes, cause: StorageError) -> bool:
+def _read_back(
+    storage: Storage, path: str, content: bytes, cause: StorageError, *, is_shared: bool
+) -> bool:
     try:
         return storage.read(path) == content
     except MissingFile:
-        raise cause from None
+        if not is_shared:
+            raise cause from None
+        what = "an instant file was being created; the next writer will create it"
     except StorageError:
-        raise OutcomeUnknown(
-            "The storage failed while an instant file was being created; it may be there or not.",
-            where=path,
-            safe="reading; do not delete data files of this instant",
-            next_step="when the storage answers again, look: lentic timeline <table>",
-        ) from cause
+        what = "an instant file was being created; it may be there or not"
+    raise OutcomeUnknown(
+        f"The storage failed while {what}.",
+        where=path,
+        safe="reading; do not delete data files of this instant",
+        next_step="when the storage answers again, look: lentic timeline <table>",
+    ) from cause

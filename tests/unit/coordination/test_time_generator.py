@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lentic.coordination.lock import Intent
 from lentic.coordination.time_generator import issue_time
 from lentic.errors import Conflict, Unavailable
 from lentic.format.times import Zone, format_time, parse_epoch_ms
@@ -24,6 +25,13 @@ class RememberingLock:
     is_held: bool = True
     epoch: int = 1
     saved: list[str] = field(default_factory=list)
+
+    def publish(self, intent: Intent) -> bool:
+        self.ensure_held()
+        return False
+
+    def settle(self) -> None:
+        pass
 
     def save_last_time(self, time: str) -> None:
         self.saved.append(time)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from lentic.coordination.lock import Intent
 from lentic.errors import Conflict, MissingFile, OutcomeUnknown, StorageError
 from lentic.format.layout import timeline_file
 from lentic.format.names import Action, State
@@ -25,6 +26,13 @@ class Lock:
     checks_left: int = 1_000
     epoch: int = 1
     last_time: str = ""
+
+    def publish(self, intent: Intent) -> bool:
+        self.ensure_held()
+        return False
+
+    def settle(self) -> None:
+        pass
 
     def save_last_time(self, time: str) -> None:
         self.last_time = time
