@@ -14,9 +14,9 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import lentic
@@ -25,8 +25,18 @@ from lentic.table import Table
 from tests.faults.processes import MARK, list_marked, send
 from tests.faults.waiting import until
 from tests.writers import history as told
-from tests.writers.history import History, Instant, Sight
-from tests.writers.ledger import FROZEN, INTENT, KILLED, OUTCOME, Entry, Ledger, load_entries
+from tests.writers.history import History, Instant, Outcome, Sight
+from tests.writers.ledger import (
+    FROZEN,
+    INTENT,
+    KILLED,
+    OUTCOME,
+    SERVICE,
+    SIGHT,
+    Entry,
+    Ledger,
+    load_entries,
+)
 from tests.writers.part import READY, Part
 from tests.writers.reader import newest, see
 from tests.writers.workload import Shape
@@ -51,7 +61,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Freeze:
-    """Stop a writer in the middle of a write, and let it go on later."""
+    """Stop a player, a writer in the middle of a write, and let it go on later."""
 
     name: str
     at_s: float
@@ -60,7 +70,7 @@ class Freeze:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """Kill a writer in the middle of a write, and start it anew."""
+    """Kill a player, a writer in the middle of a write, and start it anew."""
 
     name: str
     at_s: float
@@ -81,6 +91,8 @@ class Play:
     options: dict[str, str] = field(default_factory=dict)
     shape: Shape = field(default_factory=Shape)
     seed: int = 0
+    patience_s: float = 0.0
+    """After so long everybody knows of a dead writer that it is dead."""
 
     @property
     def longest_s(self) -> float:
@@ -146,14 +158,29 @@ class Player:
         until(look, f"{self.name} to open the table", START_S)
 
     def wait_until_writing(self) -> None:
-        """Wait until it has said what it means to write, and not yet what came of it."""
+        """Wait until it has said what it means to write, and not yet what came of it. Others than
+        writers are always about something."""
 
         def look() -> bool:
             self.ensure_fine()
+            if self._role.module != "writer":
+                return True
             acts = [e for e in load_entries(self.ledger) if e["kind"] in (INTENT, OUTCOME)]
             return bool(acts) and acts[-1]["kind"] == INTENT
 
         until(look, f"{self.name} to write", END_S)
+
+    def wait_for_progress(self, since_ns: int) -> None:
+        """Wait until something that it began after this moment has come to a good end."""
+
+        def look() -> bool:
+            self.ensure_fine()
+            late = [e for e in load_entries(self.ledger) if e["ns"] > since_ns]
+            begun = {e["seq"] for e in late if e["kind"] == INTENT}
+            done = {e["seq"] for e in late if e.get("outcome") == Outcome.OK}
+            return bool(begun & done) or any(e["kind"] in (SERVICE, SIGHT) for e in late)
+
+        until(look, f"{self.name} to come to something", END_S)
 
     def send(self, number: signal.Signals) -> None:
         """Signal it with all its children."""
@@ -180,8 +207,11 @@ class Player:
         return f"{self.name} said: {self._log.read_text(errors='replace')[-_LOG_TAIL:]}"
 
 
-def perform(play: Play) -> History:
-    """Play it, and tell what happened once everybody has ended."""
+def perform(play: Play, before_end: Callable[[], object] = lambda: None) -> History:
+    """Play it, and tell what happened once everybody has ended.
+
+    `before_end` is called when all harm is done. Everybody must then come to something once more.
+    """
     ledger = Ledger(play.ledger("conductor"))
     players: dict[str, Player] = {}
     try:
@@ -190,6 +220,10 @@ def perform(play: Play) -> History:
         for player in players.values():
             player.wait_until_ready()
         _harm(play, players, ledger)
+        before_end()
+        harmed_ns = time.monotonic_ns()
+        for player in players.values():
+            player.wait_for_progress(harmed_ns)
         (play.folder / "stop").touch()
         for player in players.values():
             player.wait_for_end()
@@ -268,10 +302,3 @@ def load_instants(table: Table) -> tuple[Instant, ...]:
         for i in known.values()
         if i.action is Action.DELTACOMMIT
     )
-
-
-def settled(history: History, table: Table) -> History:
-    """The same history, with the table as it is now: another answer to the same questions."""
-    moments = [sight for sight in history.sights if sight.is_exact]
-    again = (*history.sights, *reread(table, moments, "settled"), history.last)
-    return replace(history, sights=again, last=look_at(table, newest(table), "settled"))
