@@ -23,17 +23,15 @@ from lentic.config.groups import (
     REGISTRY,
     TABLE_TYPE,
     URL_ENCODE,
-    LockKind,
-    LockOptions,
     ShowProgress,
     TableOptions,
     WriteOptions,
     storage_options,
 )
 from lentic.config.options import Option, Settings, contradiction, resolve
-from lentic.coordination.lock import LockProvider
-from lentic.coordination.lock_file import FileLock
-from lentic.coordination.lock_process import ProcessLock
+from lentic.config.sharing import LockOptions, SharingOptions
+from lentic.coordination.heartbeat import Pulse, Watch
+from lentic.coordination.providers import choose_lock
 from lentic.engine import Engine, LocalEngine
 from lentic.errors import ConfigError, MissingFile, SchemaMismatch, TableExists, TableNotFound
 from lentic.format import layout
@@ -51,13 +49,15 @@ from lentic.format.table_config import (
 )
 from lentic.progress import Progress, bars
 from lentic.storage.base import Storage
-from lentic.storage.local import LocalStorage
 from lentic.storage.open import open_storage
 from lentic.table import Table
+from lentic.txn.modes import ensure_mode_fits
 from lentic.txn.transaction import OpenTable
-from lentic.world import World, real_world
+from lentic.world import real_world
 
 Names = str | Sequence[str] | None
+
+_watches: dict[tuple[str, Pulse], Watch] = {}
 
 
 def create(
@@ -268,26 +268,22 @@ def _merge_arguments(
 
 def _open(storage: Storage, config: TableConfig, settings: Settings, spark: Any) -> Table:
     world = real_world()
-    lock_options = LockOptions.parse(settings)
+    lock_options, sharing = LockOptions.parse(settings), SharingOptions.parse(settings)
+    ensure_mode_fits(config, sharing.mode)
+    pulse = Pulse(sharing.heartbeat_interval_ms, sharing.heartbeat_misses)
     opened = OpenTable(
         storage=storage,
         config=config,
-        lock=_lock(storage, world, lock_options),
+        lock=choose_lock(storage, world, lock_options, sharing),
         world=world,
         write_options=WriteOptions.parse(settings),
         lock_options=lock_options,
+        sharing=sharing,
+        # What was seen of heartbeats outlives a handle on the table: see `coordination.heartbeat`.
+        watch=_watches.setdefault((storage.root, pulse), Watch(world.clock, pulse.ttl_ms)),
     )
     progress = None if PROGRESS.of(settings) is ShowProgress.OFF else bars()
     return Table(opened, _engine(spark, progress))
-
-
-def _lock(storage: Storage, world: World, options: LockOptions) -> LockProvider:
-    is_local = isinstance(storage, LocalStorage)
-    if options.kind is LockKind.FILE and not is_local:
-        raise contradiction("hoodie.write.lock.provider", "file", "the table path", storage.root)
-    if is_local and options.kind in (LockKind.AUTO, LockKind.FILE):
-        return FileLock(f"{storage.root}/{layout.LOCK}", world, options.wait_ms)
-    return ProcessLock(storage.root, options.wait_ms)
 
 
 def _engine(spark: Any, progress: Progress | None) -> Engine:

@@ -6,8 +6,11 @@ ours, take and return Arrow, are picklable, and give the same result wherever th
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -15,11 +18,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lentic.errors import InvalidRecord, SchemaMismatch
+from lentic.errors import InvalidRecord, SchemaMismatch, Unavailable
 from lentic.progress import Progress, Stage, watching
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+_stop: ContextVar[threading.Event | None] = ContextVar("lentic_stop", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +179,10 @@ class Engine(Protocol):
     def collect(self, scan: Scan) -> Any:
         """The rows of a scan, as the user of this engine wants them."""
 
+    def stoppable(self) -> AbstractContextManager[Callable[[], None]]:
+        """A block whose work here another thread can end, by calling what the block is given. The
+        work then fails; what it has begun may still run for a while."""
+
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
@@ -207,10 +216,26 @@ class LocalEngine:
             return self._each(one, range(len(tasks)))
 
     def _each(self, work: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        stop = _stop.get()
+
+        def unless_stopped(task: T) -> R:
+            if stop is not None and stop.is_set():
+                raise Unavailable("The work was stopped.", safe="nothing of it is visible")
+            return work(task)
+
         if self.threads == 1 or len(tasks) <= 1:
-            return [work(task) for task in tasks]
+            return [unless_stopped(task) for task in tasks]
         with ThreadPoolExecutor(self.threads, thread_name_prefix="lentic") as pool:
-            return list(pool.map(work, tasks))
+            return list(pool.map(unless_stopped, tasks))
+
+    @contextmanager
+    def stoppable(self) -> Iterator[Callable[[], None]]:
+        stop = threading.Event()
+        before = _stop.set(stop)
+        try:
+            yield stop.set
+        finally:
+            _stop.reset(before)
 
     def locate(self, source: Any, lookup: Lookup) -> Located:
         table = _as_table(source).combine_chunks()

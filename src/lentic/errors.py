@@ -14,7 +14,7 @@
     │  ├─ WriteConflict  PlanBusy  PlanMustBeRolledBack  InstantCancelled
     ├─ OutcomeUnknown     the commit may have landed; reload before retrying, delete nothing
     ├─ Unavailable        transient; the same call may work later
-    │  ├─ LockTimeout
+    │  ├─ LockTimeout  HeartbeatLost
     │  └─ StorageError
     │     └─ MissingFile      a file that should be there is not
     └─ Corrupt            bytes do not decode; names file and offset
@@ -126,6 +126,10 @@ class Unavailable(LenticError):
 
 class LockTimeout(Unavailable):
     """The table lock was not free in time."""
+
+
+class HeartbeatLost(Unavailable):
+    """This writer could not give a sign of life for so long that others may have given it up."""
 
 
 class StorageError(Unavailable):

@@ -9,10 +9,15 @@ from __future__ import annotations
 import os
 import random
 import socket
+import threading
 import time
 import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
+
+_AT_ONCE = 4
 
 
 class Clock(Protocol):
@@ -38,6 +43,16 @@ class Entropy(Protocol):
         """A whole number from 0 to `below` - 1."""
 
 
+class Background(Protocol):
+    """Work beside the caller's."""
+
+    def every(self, seconds: float, work: Callable[[], object]) -> AbstractContextManager[None]:
+        """Do `work` every so many seconds until the block ends, first after that many.
+
+        A run that hangs does not hold the next one up: a few may be under way at once.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Process:
     """Who we are, for locks, heartbeats and error messages."""
@@ -56,6 +71,7 @@ class World:
     clock: Clock
     entropy: Entropy
     process: Process
+    background: Background
 
 
 class _SystemClock:
@@ -80,6 +96,32 @@ class _SystemEntropy:
         return self._random.randrange(below)
 
 
+class Threads:
+    """Background work in daemon threads, so that it never keeps a process alive."""
+
+    @contextmanager
+    def every(self, seconds: float, work: Callable[[], object]) -> Iterator[None]:
+        over, free = threading.Event(), threading.Semaphore(_AT_ONCE)
+
+        def once() -> None:
+            try:
+                work()
+            finally:
+                free.release()
+
+        def tick() -> None:
+            while not over.wait(seconds):
+                if free.acquire(blocking=False):
+                    threading.Thread(target=once, name="lentic-background", daemon=True).start()
+
+        threading.Thread(target=tick, name="lentic-ticker", daemon=True).start()
+        try:
+            yield
+        finally:
+            over.set()
+
+
 def real_world() -> World:
     """The world of this process."""
-    return World(_SystemClock(), _SystemEntropy(), Process(socket.gethostname(), os.getpid()))
+    process = Process(socket.gethostname(), os.getpid())
+    return World(_SystemClock(), _SystemEntropy(), process, Threads())

@@ -17,7 +17,7 @@ from lentic.coordination.lock_file import FileLock
 from lentic.coordination.lock_process import ProcessLock
 from lentic.errors import Conflict, LockTimeout, StorageError
 from lentic.storage.file_lock import locked_file
-from lentic.world import Process, World, real_world
+from lentic.world import Process, Threads, World, real_world
 
 
 class _FastClock:
@@ -44,7 +44,7 @@ def path(tmp_path: Path) -> str:
 
 
 def _world(clock: _FastClock | None = None) -> World:
-    return World(clock or _FastClock(), real_world().entropy, Process("host-7", 4121))
+    return World(clock or _FastClock(), real_world().entropy, Process("host-7", 4121), Threads())
 
 
 def _lock(path: str, clock: _FastClock | None = None, timeout_ms: int = 2000) -> FileLock:
@@ -254,7 +254,7 @@ def test_a_lock_file_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> N
 _HOLD_UNTIL_KILLED = """
 import sys
 from lentic.coordination.lock_file import FileLock
-from lentic.world import real_world
+from lentic.world import Threads, real_world
 with FileLock(sys.argv[1], real_world(), 1000).hold() as held:
     held.save_last_time("20240101000000000")
     print("held", flush=True)

@@ -15,7 +15,7 @@ from lentic.storage.base import ConditionalStorage, Versioned
 from lentic.storage.memory import MemoryStorage
 from lentic.storage.object_store import ObjectStorage
 from lentic.testing.sim_world import SimEntropy
-from lentic.world import Process, World
+from lentic.world import Process, Threads, World
 
 LEASE_MS = 60_000
 PATH = f"{layout.TIMELINE}/20240101000000000.commit.requested"
@@ -39,7 +39,7 @@ class _Clock:
 
 
 def _world(name: str, skew_ms: int = 0) -> World:
-    return World(_Clock(skew_ms), SimEntropy(name), Process(f"host-{name}", 7))
+    return World(_Clock(skew_ms), SimEntropy(name), Process(f"host-{name}", 7), Threads())
 
 
 def _fall_asleep(lock: StorageLock) -> FencedHeld:

@@ -12,11 +12,12 @@ from lentic.api import create_table, plan_table
 from lentic.config.groups import (
     REGISTRY,
     Codec,
-    LockOptions,
     TableOptions,
     WriteOptions,
 )
 from lentic.config.options import resolve
+from lentic.config.sharing import LockOptions, SharingOptions
+from lentic.coordination.heartbeat import Watch
 from lentic.coordination.lock_process import ProcessLock
 from lentic.errors import StorageError
 from lentic.format.commit_metadata import CommitMetadata, WriteStat, encode_commit_metadata
@@ -37,7 +38,7 @@ from lentic.testing.sim_world import SimEntropy
 from lentic.timeline.instant import Instant
 from lentic.txn.transaction import OpenTable
 from lentic.view.files import BaseFile, FileGroupId, FileSlice, LogFile
-from lentic.world import Process, World
+from lentic.world import Process, Threads, World
 
 T = TypeVar("T")
 
@@ -159,7 +160,7 @@ class StillClock:
 
 
 def still_world(now_ms: int = START_MS, seed: str = "seed") -> World:
-    return World(StillClock(now_ms), SimEntropy(seed), Process("host", 1))
+    return World(StillClock(now_ms), SimEntropy(seed), Process("host", 1), Threads())
 
 
 def clock_of(table: OpenTable) -> StillClock:
@@ -210,6 +211,8 @@ def new_table(
         world=world or still_world(),
         write_options=WriteOptions.parse(settings),
         lock_options=LockOptions.parse(settings),
+        sharing=SharingOptions.parse(settings),
+        watch=Watch((world or still_world()).clock, 120_000),
     )
 
 

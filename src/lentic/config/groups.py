@@ -19,6 +19,7 @@ from lentic.config.options import (
     parse_names,
     parse_whole,
 )
+from lentic.config.sharing import SHARING
 
 BUCKETS_MAX = 99_999_999
 """A bucket number has eight digits in a file id."""
@@ -37,19 +38,6 @@ class IndexType(StrEnum):
     @property
     def is_global(self) -> bool:
         return self in (IndexType.GLOBAL_SIMPLE, IndexType.GLOBAL_BLOOM)
-
-
-class ConcurrencyMode(StrEnum):
-    SINGLE_WRITER = "SINGLE_WRITER"
-
-
-class LockKind(StrEnum):
-    """Which lock guards the table. The class names are what Hudi users write for the same lock."""
-
-    AUTO = "auto"
-    FILE = "file"
-    IN_PROCESS = "in_process"
-    HUDI_IN_PROCESS = "org.apache.hudi.client.transaction.lock.InProcessLockProvider"
 
 
 class Codec(StrEnum):
@@ -219,36 +207,12 @@ SHUFFLE_TASKS = Option(
     0,
     "Tasks that write; 0 means twice the cores.",
 )
-CONCURRENCY_MODE = Option(
-    "hoodie.write.concurrency.mode",
-    parse_choice(ConcurrencyMode),
-    ConcurrencyMode.SINGLE_WRITER,
-    "How writers meet. SINGLE_WRITER: one at a time; a new writer rolls a dead one's work back.",
-)
 ON_METADATA_TABLE = Option(
     "lentic.metadata.on_write",
     parse_choice(OnMetadataTable),
     OnMetadataTable.REFUSE,
     "What a write does to a table whose metadata table lentic cannot keep true: refuse, or drop it "
     "from hoodie.properties first (readers then list files).",
-)
-LOCK_KIND = Option(
-    "hoodie.write.lock.provider",
-    parse_choice(LockKind),
-    LockKind.AUTO,
-    "auto: a lock file on local disk, a lock within this process elsewhere.",
-)
-LOCK_WAIT_MS = Option(
-    "hoodie.write.lock.wait_time_ms",
-    parse_whole(0, 3_600_000),
-    60_000,
-    "How long to wait for the table lock.",
-)
-CLOCK_SKEW_MS = Option(
-    "hoodie.time.generator.max_expected_clock_skew_ms",
-    parse_whole(0, 86_400_000),
-    200,
-    "How far this machine's clock may lie behind the last time issued for the table.",
 )
 PROGRESS = Option(
     "lentic.progress",
@@ -298,7 +262,6 @@ class WriteOptions:
     row_group_rows: int
     shuffle_tasks: int
     on_metadata_table: OnMetadataTable
-    concurrency: ConcurrencyMode
     index: IndexType
     moves_partitions: bool
     file_size: int
@@ -316,7 +279,6 @@ class WriteOptions:
             row_group_rows=ROW_GROUP_ROWS.of(settings),
             shuffle_tasks=SHUFFLE_TASKS.of(settings),
             on_metadata_table=ON_METADATA_TABLE.of(settings),
-            concurrency=CONCURRENCY_MODE.of(settings),
             index=INDEX_TYPE.of(settings),
             moves_partitions=UPDATE_PARTITION.of(settings),
             file_size=FILE_SIZE.of(settings),
@@ -327,19 +289,6 @@ class WriteOptions:
             on_rerun=ON_RERUN.of(settings),
             exact_counts=EXACT_COUNTS.of(settings),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class LockOptions:
-    """Who may change the timeline, and what time it is."""
-
-    kind: LockKind
-    wait_ms: int
-    clock_skew_ms: int
-
-    @classmethod
-    def parse(cls, settings: Settings) -> Self:
-        return cls(LOCK_KIND.of(settings), LOCK_WAIT_MS.of(settings), CLOCK_SKEW_MS.of(settings))
 
 
 REGISTRY: tuple[Option[Any], ...] = (
@@ -365,11 +314,8 @@ REGISTRY: tuple[Option[Any], ...] = (
     SHUFFLE_TASKS,
     ON_RERUN,
     EXACT_COUNTS,
-    CONCURRENCY_MODE,
     ON_METADATA_TABLE,
-    LOCK_KIND,
-    LOCK_WAIT_MS,
-    CLOCK_SKEW_MS,
+    *SHARING,
     PROGRESS,
 )
 """Every option, in the order of the documentation."""

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
+from lentic.config.sharing import FailedWrites
+from lentic.coordination.heartbeat import Heart, beating
 from lentic.engine import Engine
-from lentic.errors import ConfigError, Conflict, InstantCancelled, OutcomeUnknown, Refused
+from lentic.errors import (
+    ConfigError,
+    Conflict,
+    InstantCancelled,
+    OutcomeUnknown,
+    Refused,
+    WriteConflict,
+)
 from lentic.format.record_fields import META_FIELDS
 from lentic.format.table_config import MergeMode, TableConfig
-from lentic.services.rollback import roll_back, roll_back_failed_writes, withdraw
+from lentic.services.failed_writes import clean_up_failed_writes
+from lentic.services.rollback import roll_back, withdraw
 from lentic.timeline.reader import load_timeline
 from lentic.timeline.timeline import Timeline
 from lentic.txn.transaction import OpenTable
 from lentic.view.schema import load_table_schema
-from lentic.write.commit import Commit, begin_write
+from lentic.write.commit import Begun, Commit, begin_write
 from lentic.write.evolve import evolve, is_changed
 from lentic.write.fit import ensure_fits
 from lentic.write.operations import (
+    LOOKS_UP,
     Operation,
     Request,
     choose_action,
@@ -27,6 +41,8 @@ from lentic.write.operations import (
 )
 from lentic.write.placement import DELETE_FLAG, key_rules
 from lentic.write.run import Prepared, run_write
+
+_log = logging.getLogger(__name__)
 
 
 def write(
@@ -42,25 +58,61 @@ def write(
     `seen` is the timeline that the rows were computed on, if they were computed from the table.
     """
     prepared = prepare(table, engine, source, request)
-    roll_back_failed_writes(table)
-    begun = begin_write(table, choose_action(request, table.config), seen)
-    try:
-        return run_write(table, engine, source, prepared, begun)
-    except OutcomeUnknown:
-        raise
-    except Refused:
-        withdraw(table, begun.instant)
-        raise
-    except Exception as error:
-        if roll_back(table, begun.instant) or isinstance(error, Conflict):
+    clean_up_failed_writes(table)
+    action, looks_up = choose_action(request, table.config), request.operation in LOOKS_UP
+    has_buckets = table.config.buckets is not None
+    begun = begin_write(table, action, seen, looks_up=looks_up and not has_buckets)
+    with _signs_of_life(table, engine, begun) as heart:
+        try:
+            return run_write(table, engine, source, prepared, begun)
+        except OutcomeUnknown:
             raise
-        # Whatever failed, it failed because the files of this write were taken away.
-        raise InstantCancelled(
-            f"{begun.instant} was rolled back by another writer while it ran.",
-            where=table.storage.root,
-            safe="nothing of this write is visible; start over",
-            next_step=f"lentic timeline {table.storage.root}",
-        ) from error
+        except Refused:
+            withdraw(table, begun.instant)
+            raise
+        except Exception as error:
+            is_ours = roll_back(table, begun.instant)
+            if heart is not None and not isinstance(error, Conflict):
+                heart.ensure_alive()
+            if is_ours or isinstance(error, Conflict):
+                raise
+            # Whatever failed, it failed because the files of this write were taken away.
+            raise InstantCancelled(
+                f"{begun.instant} was rolled back by another writer while it ran.",
+                where=table.storage.root,
+                safe="nothing of this write is visible; start over",
+                next_step=f"lentic timeline {table.storage.root}",
+            ) from error
+
+
+@contextmanager
+def _signs_of_life(table: OpenTable, engine: Engine, begun: Begun) -> Iterator[Heart | None]:
+    """Where others may wait for this writer's end, let them see that it lives; and should that
+    fail for too long, stop its work at once."""
+    if table.sharing.failed_writes is FailedWrites.EAGER:
+        yield None
+        return
+    at = begun.instant.requested_at
+    with (
+        beating(table.storage, table.world, at, table.pulse, epoch=begun.epoch) as heart,
+        engine.stoppable() as stop,
+    ):
+        heart.when_lost(stop)
+        yield heart
+
+
+def retrying(table: OpenTable, attempt: Callable[[], Commit]) -> Commit:
+    """`attempt`, again as often as the options allow while it loses to other writers.
+
+    Each time all that depends on the table is read anew; rows must be such that they can be read
+    more than once.
+    """
+    for left in reversed(range(1, table.sharing.conflict_retries + 1)):
+        try:
+            return attempt()
+        except WriteConflict as error:
+            _log.warning("%s Writing again, %d more time(s) at most.", error.what, left)
+    return attempt()
 
 
 def prepare(table: OpenTable, engine: Engine, source: Any, request: Request) -> Prepared:

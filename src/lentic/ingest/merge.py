@@ -20,7 +20,7 @@ import pyarrow as pa
 from lentic.engine import SOURCE, TARGET, Engine, Join
 from lentic.errors import ConfigError, SchemaMismatch
 from lentic.format.table_config import TableConfig
-from lentic.ingest.flow import required_columns, write
+from lentic.ingest.flow import required_columns, retrying, write
 from lentic.ingest.merge_rows import Clause, Effect, MergeRows
 from lentic.query.expression import Expression, ensure_resolves, parse_expression
 from lentic.query.snapshot import read_rows
@@ -75,6 +75,9 @@ class MergeBuilder:
                 safe="nothing was written",
                 next_step="add .when_matched_update() or .when_not_matched_insert()",
             )
+        return retrying(self.table, self._execute)
+
+    def _execute(self) -> Commit:
         table = self.table
         seen = load_timeline(table.storage)
         stored = load_table_schema(table.storage, seen, table.config)

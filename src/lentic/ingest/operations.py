@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from lentic.engine import Engine
 from lentic.errors import ConfigError, SchemaMismatch
 from lentic.format.layout import is_data_path
-from lentic.ingest.flow import write
+from lentic.ingest.flow import retrying, write
 from lentic.query.snapshot import read_rows
 from lentic.timeline.reader import load_timeline
 from lentic.txn.transaction import OpenTable
@@ -19,16 +21,27 @@ from lentic.write.placement import key_rules
 
 def write_rows(table: OpenTable, engine: Engine, rows: Any, operation: Operation) -> Commit:
     """A write that takes whole rows."""
-    return write(table, engine, rows, Request(operation))
+    return _write_again(table, engine, rows, Request(operation))
 
 
 def bulk_insert(table: OpenTable, engine: Engine, rows: Any, sort_by: Sequence[str]) -> Commit:
     """Insert without looking keys up, rows in each file sorted."""
-    return write(table, engine, rows, Request(Operation.BULK_INSERT, sort_by=tuple(sort_by)))
+    request = Request(Operation.BULK_INSERT, sort_by=tuple(sort_by))
+    return _write_again(table, engine, rows, request)
+
+
+def _write_again(table: OpenTable, engine: Engine, rows: Any, request: Request) -> Commit:
+    if isinstance(rows, pa.RecordBatchReader) and table.sharing.conflict_retries:
+        rows = rows.read_all()  # which can be read again
+    return retrying(table, lambda: write(table, engine, rows, request))
 
 
 def delete(table: OpenTable, engine: Engine, what: Any) -> Commit:
     """Delete the rows that a predicate describes, or that rows of key columns name."""
+    return retrying(table, lambda: _delete(table, engine, what))
+
+
+def _delete(table: OpenTable, engine: Engine, what: Any) -> Commit:
     columns = key_rules(table.config).columns
     seen = None
     if isinstance(what, str):
@@ -62,4 +75,4 @@ def delete_partitions(table: OpenTable, engine: Engine, partitions: Sequence[str
                 next_step="name partitions as their folders are called",
             )
     request = Request(Operation.DELETE_PARTITION, partitions=tuple(sorted(set(partitions))))
-    return write(table, engine, None, request)
+    return retrying(table, lambda: write(table, engine, None, request))

@@ -23,7 +23,7 @@ from lentic.format.plans import (
 )
 from lentic.format.times import RequestedAt, parse_epoch_ms
 from lentic.storage.base import Storage
-from lentic.timeline.instant import WRITES, Instant
+from lentic.timeline.instant import Instant
 from lentic.timeline.reader import (
     load_commit_metadata,
     load_rollback_plan,
@@ -41,7 +41,7 @@ _NO_RUN = -1
 
 
 @dataclass(frozen=True, slots=True)
-class _Undo:
+class Undo:
     """A rollback in whatever state it was found or made, and its plan."""
 
     rollback: Instant
@@ -55,8 +55,8 @@ def roll_back(table: OpenTable, target: Instant) -> bool:
         if now is None or not now.is_pending:
             return now is not None
         is_first = txn.rollback_of(now) is None
-        undo = _plan(txn, now)
-    _execute(table, undo, now)
+        undo = plan_undo(txn, now)
+    execute_undo(table, undo, now)
     return is_first
 
 
@@ -75,22 +75,7 @@ def withdraw(table: OpenTable, target: Instant) -> None:
     roll_back(table, target)
 
 
-def roll_back_failed_writes(table: OpenTable) -> tuple[Instant, ...]:
-    """Undo every write that did not finish, and finish rollbacks that did not (EAGER policy).
-
-    With a single writer, as that policy presumes, whatever is pending has no owner any more; should
-    it have one all the same, that one finds its instant gone and commits nothing (R1).
-    """
-    timeline = _sweep_markers(table)
-    failed = timeline.pending(*WRITES)
-    for instant in failed:
-        roll_back(table, instant)
-    for rollback in load_timeline(table.storage).pending(Action.ROLLBACK):
-        _execute(table, _Undo(rollback, load_rollback_plan(table.storage, rollback)), None)
-    return failed
-
-
-def _sweep_markers(table: OpenTable) -> Timeline:
+def sweep_markers(table: OpenTable) -> Timeline:
     """Remove markers whose owner died after it had finished; the timeline this was judged by.
 
     Markers are listed first: what has markers was on the timeline before it had any, so that an
@@ -141,13 +126,19 @@ def _is_old(table: OpenTable, at: RequestedAt) -> bool:
     return age_ms > _STRAY_MS
 
 
-def _plan(txn: Transaction, target: Instant) -> _Undo:
+def load_undo(table: OpenTable, rollback: Instant) -> Undo:
+    """A rollback that somebody has begun."""
+    return Undo(rollback, load_rollback_plan(table.storage, rollback))
+
+
+def plan_undo(txn: Transaction, target: Instant) -> Undo:
+    """Publish the plan to undo `target`, unless there is one: from here on it cannot complete."""
     if rollback := txn.rollback_of(target):
-        return _Undo(rollback, load_rollback_plan(txn.table.storage, rollback))
+        return Undo(rollback, load_rollback_plan(txn.table.storage, rollback))
     files = markers.list_announced(txn.table.storage, target.requested_at)
     plan = RollbackPlan(target.requested_at, target.action, files)
     rollback = txn.request(Action.ROLLBACK, encode_rollback_plan(plan, txn.table.storage.root))
-    return _Undo(rollback, plan)
+    return Undo(rollback, plan)
 
 
 def _finalize_empty(storage: Storage, at: RequestedAt) -> None:
@@ -163,7 +154,9 @@ def _is_finalized_empty(storage: Storage, at: RequestedAt) -> bool:
     return found is not None and found.run == _NO_RUN
 
 
-def _execute(table: OpenTable, undo: _Undo, target: Instant | None) -> None:
+def execute_undo(table: OpenTable, undo: Undo, target: Instant | None) -> None:
+    """Carry a published plan out, and take `target` off the timeline. Safe to repeat, and to do
+    twice at once."""
     _finalize_empty(table.storage, undo.plan.target)
     # Attempts that still ran when the plan was made may have announced more files since.
     late = markers.list_announced(table.storage, undo.plan.target)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -56,6 +57,7 @@ _TAG = "__lentic_tag"
 _arrow_udf: Any = vectorised.arrow_udf  # its published types know no variable arguments
 _TASKS_PER_CORE = 2
 _CORES_UNKNOWN = 8
+_numbers = count(1)
 _COUNTING, _CHECKING = Stage("counting new rows"), Stage("checking keys")
 
 
@@ -177,6 +179,18 @@ class SparkEngine:
         if not parts:
             return self._spark.createDataFrame([], struct)
         return parts[0] if len(parts) == 1 else parts[0].union(parts[1])
+
+    @contextmanager
+    def stoppable(self) -> Iterator[Callable[[], None]]:
+        tag = f"lentic-stoppable-{next(_numbers)}"
+        self._spark.addTag(tag)
+        try:
+            yield lambda: self._stop(tag)
+        finally:
+            self._spark.removeTag(tag)
+
+    def _stop(self, tag: str) -> None:
+        self._spark.interruptTag(tag)
 
     @contextmanager
     def _watched(self, stage: Stage) -> Iterator[Watch]:

@@ -6,6 +6,7 @@ import random
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from lentic.coordination.lock import Intent
@@ -45,6 +46,34 @@ class Scheduler(Protocol):
 
     def log(self, op: str, path: str, result: str) -> None:
         """Add a line to the trace."""
+
+    def add_timer(self, timer: Timer) -> Callable[[], None]:
+        """Ring the timer when it is due; the result takes that back."""
+
+
+@dataclass(slots=True)
+class Timer:
+    """Work that an actor does now and then beside its own."""
+
+    every_ms: int
+    due_ms: int
+    work: Callable[[], object]
+
+
+class SimBackground:
+    """Background work on simulated time."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    @contextmanager
+    def every(self, seconds: float, work: Callable[[], object]) -> Iterator[None]:
+        every_ms = max(1, int(seconds * 1000))
+        forget = self._scheduler.add_timer(Timer(every_ms, self._scheduler.tick() + every_ms, work))
+        try:
+            yield
+        finally:
+            forget()
 
 
 class SimClock:

@@ -31,80 +31,26 @@ import math
 import random
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from lentic.errors import LenticError, StorageError
 from lentic.storage.base import FileInfo
 from lentic.storage.memory import MemoryStorage
+from lentic.testing.sim_actors import Actor, Crashed, Fault, Outcome, Raised, Returned, When
 from lentic.testing.sim_storage import Crash, SimStorage
-from lentic.testing.sim_world import SimClock, SimEntropy, SimLock
+from lentic.testing.sim_world import SimBackground, SimClock, SimEntropy, SimLock, Timer
 from lentic.world import Process, World
 
 START_MS = 1_704_067_200_000  # 2024-01-01T00:00:00Z
 _JUMP_CHANCE = 1 / 32
 
-When = Literal["before", "after", "torn"]
 T = TypeVar("T")
+
+__all__ = ["Crashed", "Deadlock", "Outcome", "Raised", "Returned", "Simulation", "When"]
 
 
 class Deadlock(Exception):
     """No actor can ever run again, or the run does not come to an end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """The actor returned."""
-
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """The actor raised."""
-
-    error: BaseException
-
-
-@dataclass(frozen=True, slots=True)
-class Crashed:
-    """The actor was killed by the simulation."""
-
-
-Outcome = Returned | Raised | Crashed
-
-
-@dataclass(frozen=True, slots=True)
-class _Fault:
-    kind: Literal["crash", "fail", "pause"]
-    when: When = "before"
-    pause_ms: int = 0
-
-
-class _Actor:
-    """One thread of the simulation and what the scheduler knows about it."""
-
-    def __init__(self, name: str, work: Callable[[], object]) -> None:
-        self.name = name
-        self.work = work
-        self.baton = threading.Lock()
-        self.baton.acquire()
-        self.thread = 0
-        self.calls = 0
-        self.faults: dict[int, _Fault] = {}
-        self.is_dead = False
-        self.wake_ms: int | None = None
-        self.waits_for: SimLock | None = None
-        self.locks: set[SimLock] = set()
-        self.tears: list[Callable[[], object]] = []
-        self.torn_calls: list[int] = []  # those where `torn` differs from `before`
-
-    def is_ready(self, now_ms: int) -> bool:
-        if self.waits_for is not None and self.waits_for.holder is None:
-            return True
-        if self.wake_ms is not None:
-            return self.wake_ms <= now_ms
-        return self.waits_for is None
 
 
 class Simulation:
@@ -119,13 +65,13 @@ class Simulation:
         self._random = random.Random(seed)
         # Some seeds switch at nearly every step, others let an actor run far ahead.
         self._stay_chance = self._random.choice((0.0, 0.5, 0.9))
-        self._actors: dict[str, _Actor] = {}
-        self._live: list[_Actor] = []
-        self._current: _Actor | None = None
+        self._actors: dict[str, Actor] = {}
+        self._live: list[Actor] = []
+        self._current: Actor | None = None
         self.outcomes: dict[str, Outcome] = {}
         self._deadlock: Deadlock | None = None
         self._finished = threading.Lock()
-        self._faults: dict[str, dict[int, _Fault]] = {}
+        self._faults: dict[str, dict[int, Fault]] = {}
         self._steps = 0
         self._rows: list[tuple[int, str, str, str, str]] = []
 
@@ -138,7 +84,8 @@ class Simulation:
     def world(self, name: str, *, skew_ms: int = 0) -> World:
         """A world of its own chance, and a clock that is off by `skew_ms`."""
         clock = SimClock(self, START_MS + skew_ms)
-        return World(clock, SimEntropy(f"{self.seed}/{name}"), Process(f"sim-{name}", 1))
+        process = Process(f"sim-{name}", 1)
+        return World(clock, SimEntropy(f"{self.seed}/{name}"), process, SimBackground(self))
 
     def lock(self, timeout_ms: int | None = 60_000) -> SimLock:
         """A new lock for all actors; None waits for ever."""
@@ -147,21 +94,21 @@ class Simulation:
     def actor(self, name: str, work: Callable[[], object]) -> None:
         """Add an actor. Its `work` begins when `run` first hands it the baton."""
         assert name not in self._actors, f"there is an actor {name!r} already"
-        self._actors[name] = _Actor(name, work)
+        self._actors[name] = Actor(name, work)
 
     def crash_at(self, name: str, *, call: int, when: When) -> None:
         """Kill the actor at its storage call number `call`."""
-        self._add_fault(name, call, _Fault("crash", when))
+        self._add_fault(name, call, Fault("crash", when))
 
     def fail_at(self, name: str, *, call: int, when: Literal["before", "after"]) -> None:
         """Let that storage call raise `StorageError`."""
-        self._add_fault(name, call, _Fault("fail", when))
+        self._add_fault(name, call, Fault("fail", when))
 
     def pause_at(self, name: str, *, call: int, pause_ms: int) -> None:
         """Let the actor stand still before that storage call."""
-        self._add_fault(name, call, _Fault("pause", pause_ms=pause_ms))
+        self._add_fault(name, call, Fault("pause", pause_ms=pause_ms))
 
-    def _add_fault(self, name: str, call: int, fault: _Fault) -> None:
+    def _add_fault(self, name: str, call: int, fault: Fault) -> None:
         assert call >= 1, "storage calls are counted from 1"
         self._faults.setdefault(name, {})[call] = fault
 
@@ -210,6 +157,7 @@ class Simulation:
             return effect()
         self.now_ms += 1
         self._switch(actor)
+        self._run_timers(actor)
         actor.calls += 1
         if actor.tears:
             actor.torn_calls.append(actor.calls)
@@ -251,9 +199,34 @@ class Simulation:
             self.now_ms = wake_ms
             return
         self.log("sleep", "", f"{seconds:g} s")
-        self._wait(actor, wake_ms, None)
+        while self.now_ms < wake_ms:
+            due_ms = [] if actor.is_in_timer else [timer.due_ms for timer in actor.timers]
+            self._wait(actor, min([wake_ms, *due_ms]), None)
+            self._run_timers(actor)
 
-    def take_turn(self) -> _Actor | None:
+    def add_timer(self, timer: Timer) -> Callable[[], None]:
+        """Ring `timer` whenever it is due and the running actor runs or sleeps; the result takes
+        that back."""
+        actor = self._running()
+        if actor is None:
+            return lambda: None
+        actor.timers.append(timer)
+        return lambda: actor.timers.remove(timer)
+
+    def _run_timers(self, actor: Actor) -> None:
+        """Background work of an actor is done by the actor itself, so that one which stands still
+        does none."""
+        if actor.is_in_timer:
+            return
+        for timer in [timer for timer in actor.timers if timer.due_ms <= self.now_ms]:
+            timer.due_ms = self.now_ms + timer.every_ms
+            actor.is_in_timer = True
+            try:
+                timer.work()
+            finally:
+                actor.is_in_timer = False
+
+    def take_turn(self) -> Actor | None:
         """Let others run; who runs now, or None outside a run."""
         actor = self._running()
         if actor is not None:
@@ -273,7 +246,7 @@ class Simulation:
 
     # The scheduler
 
-    def _run_threads(self, actors: list[_Actor]) -> None:
+    def _run_threads(self, actors: list[Actor]) -> None:
         self._finished.acquire()
         for actor in actors:
             threading.Thread(target=self._in_thread, args=(actor,), daemon=True).start()
@@ -281,7 +254,7 @@ class Simulation:
         self._finished.acquire()  # given back by the actor that ends last
         self._finished.release()
 
-    def _in_thread(self, actor: _Actor) -> None:
+    def _in_thread(self, actor: Actor) -> None:
         actor.baton.acquire()
         self._perform(actor)
         if self._live:
@@ -289,7 +262,7 @@ class Simulation:
         else:
             self._finished.release()
 
-    def _perform(self, actor: _Actor) -> None:
+    def _perform(self, actor: Actor) -> None:
         actor.thread = threading.get_ident()
         outcome: Outcome
         try:
@@ -303,7 +276,7 @@ class Simulation:
             lock.free()
         self._live.remove(actor)
 
-    def _running(self) -> _Actor | None:
+    def _running(self) -> Actor | None:
         """The actor that runs, None outside a run; `Crash` if it is dead."""
         actor = self._current
         if actor is None:
@@ -313,12 +286,12 @@ class Simulation:
             raise Crash
         return actor
 
-    def _wait(self, actor: _Actor, wake_ms: int | None, lock: SimLock | None) -> None:
+    def _wait(self, actor: Actor, wake_ms: int | None, lock: SimLock | None) -> None:
         actor.wake_ms, actor.waits_for = wake_ms, lock
         self._switch(actor)
         actor.wake_ms, actor.waits_for = None, None
 
-    def _switch(self, actor: _Actor) -> None:
+    def _switch(self, actor: Actor) -> None:
         """Hand the baton to whom chance chooses, and come back when it is this actor's again."""
         chosen = self._choose()
         if chosen is not actor:
@@ -327,11 +300,11 @@ class Simulation:
         if actor.is_dead:
             raise Crash
 
-    def _hand_over(self, chosen: _Actor) -> None:
+    def _hand_over(self, chosen: Actor) -> None:
         self._current = chosen
         chosen.baton.release()
 
-    def _choose(self) -> _Actor:
+    def _choose(self) -> Actor:
         self._steps += 1
         if self._deadlock is None and self._steps > self._steps_max:
             self._give_up(f"no end after {self._steps_max} steps")
@@ -359,7 +332,7 @@ class Simulation:
 
     # Faults
 
-    def _strike(self, actor: _Actor, fault: _Fault, op: str, path: str) -> None:
+    def _strike(self, actor: Actor, fault: Fault, op: str, path: str) -> None:
         if fault.kind == "pause":
             self.log("pause", path, f"{fault.pause_ms} ms")
             self._wait(actor, self.now_ms + fault.pause_ms, None)

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from lentic.config.groups import LockOptions, WriteOptions
+from lentic.config.groups import WriteOptions
+from lentic.config.sharing import LockOptions, SharingOptions
+from lentic.coordination.heartbeat import Pulse, Watch
 from lentic.coordination.lock import Held, LockProvider
 from lentic.coordination.time_generator import issue_time
 from lentic.errors import InstantCancelled
@@ -36,6 +38,12 @@ class OpenTable:
     world: World
     write_options: WriteOptions
     lock_options: LockOptions
+    sharing: SharingOptions
+    watch: Watch
+
+    @property
+    def pulse(self) -> Pulse:
+        return Pulse(self.sharing.heartbeat_interval_ms, self.sharing.heartbeat_misses)
 
 
 class Transaction:
@@ -46,6 +54,11 @@ class Transaction:
         self.timeline = timeline
         self._held = held
         self._seen = timeline.last_time()
+
+    @property
+    def epoch(self) -> int:
+        """Rises with every transaction on the table."""
+        return self._held.epoch
 
     def next_time(self) -> str:
         """A time later than every time the table knows."""

@@ -8,8 +8,8 @@ appears, which happens inside one transaction together with the checks that lice
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from lentic.config.groups import OnMetadataTable
 from lentic.errors import StorageError, UnsupportedFormat, WriteConflict
@@ -19,15 +19,20 @@ from lentic.format.names import Action, completed_action
 from lentic.format.properties import decode_properties, encode_properties
 from lentic.format.table_config import decode_table_config
 from lentic.format.times import CompletedAt, RequestedAt
+from lentic.storage.base import Storage
 from lentic.timeline.instant import Instant
 from lentic.timeline.reader import load_commit_metadata, load_compaction_plan
 from lentic.timeline.timeline import Timeline
 from lentic.txn.conflicts import (
-    Group,
+    Mine,
+    Refuse,
+    Theirs,
+    Touched,
     completed_since,
-    overlapping_groups,
+    judge,
+    may_stand_against,
     planned_since,
-    rewritten_groups,
+    touched_by,
 )
 from lentic.txn.transaction import OpenTable, Transaction, transaction
 from lentic.write import completion, markers
@@ -65,14 +70,20 @@ class Begun:
     seen: Timeline | None = None
     """The table that the rows were computed from, where they were: what changed in their file
     groups since then was not taken into account."""
+    looks_up: bool = False
+    """Whether keys are looked up before new ones get a place, which buckets make needless."""
+    epoch: int = 0
+    """That of the transaction it began in."""
 
 
-def begin_write(table: OpenTable, action: Action, seen: Timeline | None = None) -> Begun:
+def begin_write(
+    table: OpenTable, action: Action, seen: Timeline | None = None, *, looks_up: bool = False
+) -> Begun:
     """(nothing) -> INFLIGHT, in one transaction."""
     with transaction(table) as txn:
         _ensure_metadata_table_true(txn, may_drop=True)
         instant = txn.start(txn.request(action))
-        return Begun(instant, txn.timeline, seen)
+        return Begun(instant, txn.timeline, seen, looks_up, txn.epoch)
 
 
 def commit_write(
@@ -137,29 +148,40 @@ def _reconcile(table: OpenTable, instant: Instant, accepted: frozenset[str]) -> 
             table.storage.delete(path)
 
 
-def _ensure_nothing_lost(txn: Transaction, begun: Begun, mine: CommitMetadata) -> None:
+def _ensure_nothing_lost(txn: Transaction, begun: Begun, metadata: CommitMetadata) -> None:
     """What a write has read, to rewrite it or to compute rows from it, must still be all there is
     (txn/conflicts.py)."""
-    storage = txn.table.storage
-    theirs: dict[Instant, frozenset[Group]] = {}
-    if rewritten := rewritten_groups(mine):
-        for other in completed_since(begun.timeline, txn.timeline):
-            theirs[other] = load_commit_metadata(storage, other).groups() & rewritten
-        for plan in planned_since(begun.timeline, txn.timeline):
-            theirs[plan] = load_compaction_plan(storage, plan).groups() & rewritten
-    if begun.seen is not None:
-        for other in completed_since(begun.seen, txn.timeline):
-            metadata = load_commit_metadata(storage, other)
-            if not metadata.compacted:  # which changes no row
-                theirs[other] = theirs.get(other, frozenset()) | metadata.groups()
-    for other, both in overlapping_groups(mine.groups(), theirs).items():
+    touched = touched_by(metadata)
+    if not begun.looks_up:
+        touched = replace(touched, grown=frozenset())
+    mine = Mine(touched, txn.table.sharing.mode, is_computed=begun.seen is not None)
+    others: Iterable[Theirs] = list_others(txn.table.storage, begun, txn.timeline, mine)
+    if txn.table.write_options.index.is_global:
+        mine = replace(mine, touched=touched.across_partitions())
+        others = (replace(o, touched=o.touched.across_partitions()) for o in others)
+    verdict = judge(mine, others)
+    if isinstance(verdict, Refuse):
         raise WriteConflict(
-            f"{other} changed {len(both)} file group(s) that this write rewrote or built upon, for "
-            f"example {both[0]}.",
-            where=storage.root,
+            f"{verdict.instant} changed {len(verdict.places)} file group(s) that this write "
+            f"rewrote or built upon, for example {verdict.places[0]}.",
+            where=txn.table.storage.root,
             safe="nothing of this write is visible",
-            next_step="write again",
+            next_step="write again, or let that happen by itself: "
+            "hoodie.write.num.retries.on.conflict.failures",
         )
+
+
+def list_others(storage: Storage, begun: Begun, now: Timeline, mine: Mine) -> Iterator[Theirs]:
+    """What others did since `mine` began or was computed, as far as it may stand against it."""
+    fresh = set(completed_since(begun.timeline, now))
+    for other in completed_since(begun.seen or begun.timeline, now):
+        if may_stand_against(mine, other):
+            metadata = load_commit_metadata(storage, other)
+            yield Theirs(other, touched_by(metadata), other in fresh, metadata.compacted)
+    for plan in planned_since(begun.timeline, now):
+        if may_stand_against(mine, plan):
+            groups = load_compaction_plan(storage, plan).groups()
+            yield Theirs(plan, Touched(rewritten=groups), is_compaction=True)
 
 
 def _ensure_metadata_table_true(txn: Transaction, *, may_drop: bool) -> None:

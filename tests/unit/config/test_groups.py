@@ -7,14 +7,11 @@ from typing import Any
 
 import pytest
 
-from lentic.config import groups
+from lentic.config import groups, sharing
 from lentic.config.groups import (
     REGISTRY,
     Codec,
-    ConcurrencyMode,
     IndexType,
-    LockKind,
-    LockOptions,
     OnMetadataTable,
     OnRerun,
     TableOptions,
@@ -22,11 +19,13 @@ from lentic.config.groups import (
     storage_options,
 )
 from lentic.config.options import Option, Settings, format_value, resolve
+from lentic.config.sharing import LockKind, LockOptions
 from lentic.errors import ConfigError
 
 
-def test_every_option_of_the_module_is_registered_once() -> None:
-    defined = [value for value in vars(groups).values() if isinstance(value, Option)]
+def test_every_option_of_the_modules_is_registered_once() -> None:
+    modules = (groups, sharing)
+    defined = [o for module in modules for o in vars(module).values() if isinstance(o, Option)]
     assert sorted(option.key for option in REGISTRY) == sorted(option.key for option in defined)
 
 
@@ -58,7 +57,6 @@ def test_the_defaults_are_the_documented_ones() -> None:
         row_group_rows=131_072,
         shuffle_tasks=0,
         on_metadata_table=OnMetadataTable.REFUSE,
-        concurrency=ConcurrencyMode.SINGLE_WRITER,
         index=IndexType.AUTO,
         moves_partitions=True,
         file_size=120 * 1024 * 1024,
@@ -69,7 +67,7 @@ def test_the_defaults_are_the_documented_ones() -> None:
         on_rerun=OnRerun.FAIL,
         exact_counts=True,
     )
-    assert LockOptions.parse(nothing) == LockOptions(LockKind.AUTO, 60_000, 200)
+    assert LockOptions.parse(nothing) == LockOptions(LockKind.AUTO, 60_000, 30_000, 200)
     table = TableOptions.parse(nothing)
     assert table.buckets is None
     assert (table.key_fields, table.partition_fields, table.ordering_fields) == ((), (), ())
@@ -122,7 +120,6 @@ def test_a_table_option_that_cannot_be_is_refused(key: str, value: object) -> No
         ("hoodie.parquet.compression.codec", "brotli"),
         ("lentic.parquet.row_group_rows", 999),
         ("hoodie.upsert.shuffle.parallelism", -1),
-        ("hoodie.write.concurrency.mode", "OPTIMISTIC_CONCURRENCY_CONTROL"),
         ("lentic.metadata.on_write", "ignore"),
         ("hoodie.index.type", "RECORD_INDEX"),
         ("hoodie.simple.index.update.partition.path", "maybe"),
@@ -176,12 +173,12 @@ def test_an_index_is_global_by_its_name() -> None:
 def test_a_lock_may_be_named_as_hudi_users_name_it() -> None:
     name = "org.apache.hudi.client.transaction.lock.InProcessLockProvider"
     settings = resolve({"hoodie.write.lock.provider": name}, REGISTRY)
-    assert LockOptions.parse(settings).kind is LockKind.HUDI_IN_PROCESS
+    assert LockOptions.parse(settings).kind is LockKind.IN_PROCESS
 
 
 def test_a_lock_class_that_is_not_built_in_is_refused_and_never_imported() -> None:
     settings = resolve({"hoodie.write.lock.provider": "os.system"}, REGISTRY)
-    with pytest.raises(ConfigError, match="auto, file, in_process"):
+    with pytest.raises(ConfigError, match="auto, file, storage, in_process"):
         LockOptions.parse(settings)
 
 

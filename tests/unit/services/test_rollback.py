@@ -13,7 +13,7 @@ from lentic.format import layout
 from lentic.format.names import Action
 from lentic.ingest.flow import write
 from lentic.records.merge import IS_DELETED
-from lentic.services.rollback import roll_back_failed_writes
+from lentic.services.failed_writes import roll_back_all
 from lentic.storage.base import Storage
 from lentic.table import Table
 from lentic.timeline.reader import load_timeline
@@ -74,7 +74,7 @@ def test_an_overwrite_whose_driver_died_is_undone_by_the_next_write(buckets: int
     dead = begin(table, request)
     expected = Action.DELTACOMMIT if buckets else Action.REPLACECOMMIT
     assert dead.instant.action is expected
-    assert roll_back_failed_writes(table) == (dead.instant,)
+    assert roll_back_all(table) == (dead.instant,)
     timeline = load_timeline(table.storage)
     assert timeline.pending() == ()
     assert timeline.find(dead.instant) is None
@@ -122,7 +122,7 @@ def test_the_finalize_marker_of_a_pending_plan_is_never_swept() -> None:
     assert at is not None
     completion.finalize(table.storage, at, 5, [])
     clock_of(table).ms += 3 * DAY_MS
-    roll_back_failed_writes(table)
+    roll_back_all(table)
     assert completion.is_finalized(table.storage, at)
 
 

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from lentic.config.sharing import ConcurrencyMode
 from lentic.format.names import Action, State
 from lentic.timeline.instant import Instant
 from lentic.timeline.timeline import Timeline
 from lentic.txn.conflicts import (
+    Mine,
+    Proceed,
+    Refuse,
+    Theirs,
+    Touched,
     completed_since,
-    overlapping_groups,
+    judge,
+    may_stand_against,
     planned_since,
-    rewritten_groups,
+    touched_by,
 )
 from tests.unit.builders import base_file, completed, log_file, metadata, requested
 
@@ -43,40 +52,103 @@ def test_only_writes_that_completed_meanwhile_count() -> None:
     assert completed_since(now, now) == ()
 
 
-def test_groups_overlap_by_partition_and_file_id() -> None:
-    mine = rewritten_groups(metadata(base_file(9, 9).path, base_file(9, 9, file_id="b").path))
-    theirs = {
-        _done(1, 2): metadata(log_file(1, 2).path, log_file(1, 2, file_id="other").path).groups(),
-        _done(3, 4): metadata(base_file(3, 4, partition="q").path).groups(),
-        _done(5, 6): metadata(replaced={"p": ("b", "c"), "q": ("fg",)}).groups(),
-        _done(7, 8): metadata().groups(),
-    }
-    assert overlapping_groups(mine, theirs) == {_done(1, 2): ("p/fg",), _done(5, 6): ("p/b",)}
-    assert overlapping_groups(rewritten_groups(metadata()), theirs) == {}
+GROUP = ("p", "fg")
+ONE, OCC, NBCC = ConcurrencyMode
+MINE = {
+    "appends": Touched(appended=frozenset({GROUP, ("p", "mine")})),
+    "rewrites": Touched(rewritten=frozenset({GROUP, ("p", "mine")})),
+    "ends": Touched(ended=frozenset({GROUP, ("p", "mine")})),
+}
+THEIRS = {
+    "appended": Theirs(_done(1, 2), Touched(appended=frozenset({GROUP, ("p", "b")}))),
+    "rewrote": Theirs(_done(1, 2), Touched(rewritten=frozenset({GROUP}))),
+    "ended": Theirs(_done(1, 2), Touched(ended=frozenset({GROUP, ("q", "mine")}))),
+    "compacted": Theirs(_done(1, 2), Touched(rewritten=frozenset({GROUP})), is_compaction=True),
+}
+MATRIX = [
+    # mine, mode, computed, their deeds that mine may not follow
+    ("appends", ONE, False, {"ended"}),
+    ("appends", NBCC, False, {"ended"}),
+    ("appends", OCC, False, {"appended", "rewrote", "ended"}),
+    *(
+        (mine, mode, False, {"appended", "rewrote", "ended", "compacted"})
+        for mine in ("rewrites", "ends")
+        for mode in ConcurrencyMode
+    ),
+    *(("appends", mode, True, {"appended", "rewrote", "ended"}) for mode in ConcurrencyMode),
+]
+
+
+@pytest.mark.parametrize("deed", THEIRS)
+@pytest.mark.parametrize(("mine", "mode", "computed", "refused"), MATRIX)
+def test_the_matrix(
+    mine: str, mode: ConcurrencyMode, computed: bool, refused: set[str], deed: str
+) -> None:
+    verdict = judge(Mine(MINE[mine], mode, is_computed=computed), [THEIRS[deed]])
+    expected = Refuse(_done(1, 2), ("p/fg",)) if deed in refused else Proceed()
+    assert verdict == expected
+    elsewhere = Touched(
+        appended=frozenset({("q", "fg")}),
+        rewritten=frozenset({("p", "x")}),
+        ended=frozenset({("", "fg")}),
+    )
+    other = replace(THEIRS[deed], touched=elsewhere)
+    assert judge(Mine(MINE[mine], mode, is_computed=computed), [other]) == Proceed()
+
+
+@pytest.mark.parametrize("mine", MINE)
+@pytest.mark.parametrize("mode", ConcurrencyMode)
+def test_what_came_before_my_write_counts_only_for_rows_computed_earlier(
+    mine: str, mode: ConcurrencyMode
+) -> None:
+    early = [replace(theirs, since_begun=False) for theirs in THEIRS.values()]
+    assert judge(Mine(MINE[mine], mode), early) == Proceed()
+    assert isinstance(judge(Mine(MINE[mine], mode, is_computed=True), early), Refuse)
+
+
+@pytest.mark.parametrize("mode", ConcurrencyMode)
+def test_two_that_give_new_keys_a_place_in_one_partition_may_have_met_the_same_key(
+    mode: ConcurrencyMode,
+) -> None:
+    mine = Touched(rewritten=frozenset({("p", "a")}), grown=frozenset({"p"}))
+    theirs = Touched(rewritten=frozenset({("p", "b")}), grown=frozenset({"p", "q"}))
+    verdict = judge(Mine(mine, mode), [Theirs(_done(1, 2), theirs)])
+    assert verdict == (Refuse(_done(1, 2), ("p",)) if mode is OCC else Proceed())
+    apart = replace(mine, grown=frozenset({"r"}))
+    assert judge(Mine(apart, mode), [Theirs(_done(1, 2), theirs)]) == Proceed()
+    across = apart.across_partitions(), theirs.across_partitions()
+    verdict = judge(Mine(across[0], mode), [Theirs(_done(1, 2), across[1])])
+    assert isinstance(verdict, Refuse if mode is OCC else Proceed)
 
 
 def test_groups_are_named_by_their_path_and_in_order() -> None:
-    both = {("p", "b"), ("", "x"), ("p/q", "a"), ("p", "a")}
-    found = overlapping_groups(both | {("p", "mine")}, {_done(1, 2): both | {("p", "theirs")}})
-    assert found == {_done(1, 2): ("p/a", "p/b", "p/q/a", "x")}
+    both = frozenset({("p", "b"), ("", "x"), ("p/q", "a"), ("p", "a")})
+    mine = Mine(Touched(rewritten=both | {("p", "mine")}), ONE)
+    verdict = judge(mine, [Theirs(_done(1, 2), Touched(appended=both | {("p", "theirs")}))])
+    assert verdict == Refuse(_done(1, 2), ("p/a", "p/b", "p/q/a", "x"))
 
 
-def test_what_i_replace_is_mine_too() -> None:
-    mine = rewritten_groups(metadata(replaced={"p": ("fg",)}))
-    assert overlapping_groups(mine, {_done(1, 2): metadata(log_file(1, 2).path).groups()})
-
-
-def test_logs_rewrite_nothing_and_base_files_do_even_where_a_group_begins() -> None:
+def test_metadata_says_what_was_touched() -> None:
     """In buckets the first base file of a group has the same file id, whoever writes it."""
-    log = metadata(log_file(1, 2).path)
-    assert rewritten_groups(log) == frozenset()
+    assert touched_by(metadata(log_file(1, 2).path)).appended == {GROUP}
     first = metadata(base_file(1, 2).path, log_file(1, 2, file_id="other").path)
     assert first.stats[0].prev_commit is None
-    assert rewritten_groups(first) == {("p", "fg")}
-    next_ = replace(first, stats=(replace(first.stats[0], prev_commit=requested(1)),))
-    assert rewritten_groups(next_) == {("p", "fg")}
+    assert touched_by(first).rewritten == {GROUP}
     ended = metadata(base_file(1, 2).path, replaced={"q": ("a", "b"), "r": ()})
-    assert rewritten_groups(ended) == {("p", "fg"), ("q", "a"), ("q", "b")}
+    assert touched_by(ended).ended == {("q", "a"), ("q", "b")}
+    grown = replace(first, stats=tuple(replace(stat, inserts=3) for stat in first.stats))
+    assert touched_by(grown).grown == {"p"}
+
+
+@pytest.mark.parametrize(("mine", "mode", "computed", "refused"), MATRIX)
+def test_what_need_not_be_looked_at_cannot_stand_in_the_way(
+    mine: str, mode: ConcurrencyMode, computed: bool, refused: set[str]
+) -> None:
+    me = Mine(MINE[mine], mode, is_computed=computed)
+    if not may_stand_against(me, _done(1, 2, Action.DELTACOMMIT)):
+        assert refused == {"ended"}
+    assert may_stand_against(me, _done(1, 2, Action.REPLACECOMMIT))
+    assert not may_stand_against(Mine(Touched(), OCC), _done(1, 2))
 
 
 def test_only_compactions_planned_meanwhile_and_still_pending_count() -> None:

@@ -230,7 +230,7 @@ def test_a_rewrite_over_what_another_write_changed_meanwhile_is_refused() -> Non
     with pytest.raises(WriteConflict) as caught:
         finish(table, rows(("b", 2, "d")), slow)
     assert "d/00000000-" in caught.value.what
-    assert caught.value.next_step == "write again"
+    assert caught.value.next_step.startswith("write again")
     assert len(load_timeline(table.storage).completed()) == 1
 
 
