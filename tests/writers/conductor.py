@@ -44,7 +44,6 @@ from tests.writers.workload import Shape
 ROOT = Path(__file__).resolve().parents[2]
 START_S, END_S = 120.0, 120.0
 """How long players may take to open the table, and to end when they are told to."""
-REREADS_MAX = 40
 _LOG_TAIL = 4000
 
 
@@ -93,6 +92,8 @@ class Play:
     seed: int = 0
     patience_s: float = 0.0
     """After so long everybody knows of a dead writer that it is dead."""
+    rereads: int = 40
+    """How many of the moments that were read are read once more at the end, at most."""
 
     @property
     def longest_s(self) -> float:
@@ -275,7 +276,7 @@ def load_history(play: Play) -> History:
         shape=play.shape,
         writes=told.writes_of(entries),
         last=look_at(table, newest(table), "last"),
-        sights=(*sights, *reread(table, sights)),
+        sights=(*sights, *reread(table, sights, play.rereads)),
         windows=told.windows_of(entries),
         instants=load_instants(table),
         freezes=told.freezes_of(entries),
@@ -287,11 +288,11 @@ def look_at(table: Table, at: str, reader: str) -> Sight:
     return Sight(reader, 0, at, at, see(table, at or None))
 
 
-def reread(table: Table, sights: Sequence[Sight], reader: str = "reread") -> list[Sight]:
+def reread(table: Table, sights: Sequence[Sight], most: int) -> list[Sight]:
     """The moments that were read, or as many as can be afforded, read once more."""
     moments = sorted({sight.floor for sight in sights if sight.is_exact})
-    step = -(-len(moments) // REREADS_MAX) or 1
-    return [look_at(table, at, reader) for at in moments[::step]]
+    step = -(-len(moments) // most) or 1
+    return [look_at(table, at, "reread") for at in moments[::step]]
 
 
 def load_instants(table: Table) -> tuple[Instant, ...]:

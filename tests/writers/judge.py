@@ -42,11 +42,13 @@ def ensure_sound(play: Play, history: History, *, may_abort: bool, may_fail: boo
 
 
 def ensure_tidy(play: Play, table: Table, *, may_abort: bool) -> None:
-    """A write when all the dead are known to be dead, and a compaction, put everything in order."""
-    time.sleep(play.patience_s)
+    """Two writes, of which the second knows the dead by what the first has seen, and a compaction
+    put everything in order."""
     ledger = Ledger(play.ledger("end"))
     part = Part("end", play.table, str(play.ledger("end")), "", play.options, shape=play.shape)
     write(part, ledger, Opened(table, None), 0)
+    time.sleep(play.patience_s)
+    write(part, ledger, Opened(table, None), 1)
     ledger.close()
     table.compact()
     history = load_history(play)
