@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lentic.errors import Conflict, OutcomeUnknown, Unavailable
 from lentic.table import Table
-from tests.writers.ledger import SERVICE, Ledger
-from tests.writers.part import FAILED, Part, my_part, open_table
+from tests.writers.ledger import BUSY, FAILED, SERVICE, Ledger
+from tests.writers.part import Part, my_part, open_table
 
 
 def main() -> None:
@@ -21,7 +21,10 @@ def compact(part: Part, ledger: Ledger, table: Table) -> None:
     """One compaction, unless there is nothing to compact."""
     try:
         outcome = table.compact()
-    except (Conflict, OutcomeUnknown, Unavailable) as error:
+    except Conflict as error:  # another compactor, or a writer that planned before
+        ledger.add(BUSY, name=part.name, what="compact", error=repr(error))
+        return
+    except (OutcomeUnknown, Unavailable) as error:
         ledger.add(FAILED, name=part.name, what="compact", error=repr(error))
         return
     if outcome is not None:

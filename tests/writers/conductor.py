@@ -31,13 +31,14 @@ from tests.writers.ledger import (
     INTENT,
     KILLED,
     OUTCOME,
+    READY,
     SERVICE,
     SIGHT,
     Entry,
     Ledger,
     load_entries,
 )
-from tests.writers.part import READY, Part
+from tests.writers.part import Part
 from tests.writers.reader import newest, see
 from tests.writers.workload import Shape
 

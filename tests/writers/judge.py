@@ -16,8 +16,8 @@ from tests.interop.readers import ApacheHudi
 from tests.writers.checker import Violation, aborted, check
 from tests.writers.conductor import ROOT, Play, load_history
 from tests.writers.history import History, Outcome
-from tests.writers.ledger import KILLED, SERVICE, Ledger
-from tests.writers.part import FAILED, Opened, Part
+from tests.writers.ledger import BUSY, FAILED, KILLED, SERVICE, Ledger
+from tests.writers.part import Opened, Part
 from tests.writers.workload import COLUMNS, KEY, order_value, summarize
 from tests.writers.writer import write
 
@@ -88,8 +88,8 @@ def summary(play: Play, history: History) -> str:
     told = ", ".join(f"{outcomes[outcome]} {outcome}" for outcome in Outcome)
     return (
         f"{len(history.writes)} writes ({told}), {len(aborted(history))} aborted, "
-        f"{kinds[SERVICE]} compactions, {len(history.sights)} reads, {len(history.windows)} "
-        f"windows, {len(history.freezes)} frozen, {kinds[KILLED]} killed, {kinds[FAILED]} failed; "
+        f"{kinds[SERVICE]} compactions ({kinds[BUSY]} busy), {len(history.sights)} reads, "
+        f"{len(history.windows)} windows, {len(history.freezes)} frozen, {kinds[KILLED]} killed, {kinds[FAILED]} failed; "
         f"seed {play.seed}, source {_source()}"
     )
 

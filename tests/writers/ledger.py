@@ -22,6 +22,7 @@ BEGIN, INTENT, OUTCOME, SIGHT, WINDOW, SERVICE = (
     "window",
     "service",
 )
+BUSY, FAILED, READY = "busy", "failed", "ready"
 FROZEN, KILLED = "frozen", "killed"
 
 

@@ -20,10 +20,9 @@ import pyarrow as pa
 import lentic
 from lentic.errors import Unavailable
 from lentic.table import Table
-from tests.writers.ledger import Ledger
+from tests.writers.ledger import FAILED, READY, Ledger
 from tests.writers.workload import Shape
 
-READY, FAILED = "ready", "failed"
 _SPARK = {
     "spark.driver.memory": "700m",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

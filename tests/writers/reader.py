@@ -16,8 +16,8 @@ import pyarrow as pa
 from lentic.errors import Unavailable
 from lentic.table import Table
 from tests.writers.history import encode_seen
-from tests.writers.ledger import SIGHT, WINDOW, Ledger
-from tests.writers.part import FAILED, Part, my_part, open_table
+from tests.writers.ledger import FAILED, SIGHT, WINDOW, Ledger
+from tests.writers.part import Part, my_part, open_table
 from tests.writers.workload import HOT, Seen, summarize
 
 BEGINNING = "000"

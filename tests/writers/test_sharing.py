@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import pytest
 import lentic
 from tests.interop.readers import ApacheHudi
 from tests.storage.s3_server import BUCKET
+from tests.writers.checker import Kind, check
 from tests.writers.conductor import Event, Freeze, Kill, Play, Role, perform
 from tests.writers.judge import ensure_hudi_agrees, ensure_sound
 from tests.writers.proxy import Plan, running_proxy
@@ -166,6 +168,15 @@ class TestSoak:
         events = harm(SOAK_S, freeze=True, kill=True)
         play = make_play(tmp_path, {"NBCC": NBCC, "OCC": OCC}[mode], MANY, SOAK_S, *events)
         tell(ensure_sound(play, perform(play), may_abort=mode == "OCC"))
+
+    def test_a_writer_that_breaks_the_rules_is_found_out(self, tmp_path: Path, tell: Tell) -> None:
+        """Whoever says to be alone, and has a lock of its own, takes others' work for dead."""
+        alone = {MODE: "SINGLE_WRITER", "hoodie.write.lock.provider": "in_process"}
+        roles = (Role("w0", "writer"), Role("w1", "writer", options=alone), READER)
+        play = make_play(tmp_path, NBCC, roles, min(SOAK_S, 20))
+        found = Counter(violation.kind for violation in check(perform(play)))
+        assert found[Kind.ABORTED], found
+        tell(", ".join(f"{count} × {kind}" for kind, count in found.items()))
 
     def test_a_store_that_fails(
         self, tmp_path: Path, s3_options: dict[str, str], tell: Tell
