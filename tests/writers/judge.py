@@ -89,8 +89,8 @@ def summary(play: Play, history: History) -> str:
     return (
         f"{len(history.writes)} writes ({told}), {len(aborted(history))} aborted, "
         f"{kinds[SERVICE]} compactions ({kinds[BUSY]} busy), {len(history.sights)} reads, "
-        f"{len(history.windows)} windows, {len(history.freezes)} frozen, {kinds[KILLED]} killed, {kinds[FAILED]} failed; "
-        f"seed {play.seed}, source {_source()}"
+        f"{len(history.windows)} windows, {len(history.freezes)} frozen, {kinds[KILLED]} killed, "
+        f"{kinds[FAILED]} failed; seed {play.seed}, source {_source()}"
     )
 
 
