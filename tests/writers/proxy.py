@@ -68,7 +68,7 @@ class FaultProxy:
     port: int = 0
     is_armed: bool = True
     requests: int = 0
-    spoilt: int = 0
+    numbered: int = 0
     counts: Counter[Fault] = field(default_factory=Counter)
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
@@ -76,14 +76,16 @@ class FaultProxy:
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def next_fault(self) -> Fault | None:
-        """Give the next request its number."""
+    def next_fault(self, method: str) -> Fault | None:
+        """Give the next request its number. No store answers a read with a conflict."""
         with self._turn:
             self.requests += 1
             if not self.is_armed:
                 return None
-            fault = self.plan.fault(self.spoilt)
-            self.spoilt += 1
+            fault = self.plan.fault(self.numbered)
+            self.numbered += 1
+            if fault is Fault.CONFLICT and method in ("GET", "HEAD"):
+                fault = Fault.SLOW_DOWN
             if fault is not None:
                 self.counts[fault] += 1
             return fault
@@ -150,7 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         body = self._body()
-        fault = self.state.next_fault()
+        fault = self.state.next_fault(self.command)
         if fault in _ANSWERS:
             status, code = _ANSWERS[fault]
             told = f"<Error><Code>{code}</Code><Message>planted</Message></Error>".encode()

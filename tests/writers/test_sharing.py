@@ -170,8 +170,8 @@ class TestSoak:
         tell(ensure_sound(play, perform(play), may_abort=mode == "OCC"))
 
     def test_a_writer_that_breaks_the_rules_is_found_out(self, tmp_path: Path, tell: Tell) -> None:
-        """Whoever says to be alone, and has a lock of its own, takes others' work for dead."""
-        alone = {MODE: "SINGLE_WRITER", "hoodie.write.lock.provider": "in_process"}
+        """Whoever says to be alone takes the work of others for a dead writer's."""
+        alone = {MODE: "SINGLE_WRITER"}
         roles = (Role("w0", "writer"), Role("w1", "writer", options=alone), READER)
         play = make_play(tmp_path, NBCC, roles, min(SOAK_S, 20))
         found = Counter(violation.kind for violation in check(perform(play)))
