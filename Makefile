@@ -70,6 +70,10 @@ test: setup ## The whole suite but what is marked slow
 sim: setup ## Simulated crashes, failures and schedules, at length: SEED=0 SEEDS=2000
 	LENTIC_SIM_SEED=$(SEED) LENTIC_SIM_SEEDS=$(SEEDS) $(BIN)/python -m pytest tests/simulation $(ARGS)
 
+.PHONY: crowd
+crowd: setup ## Many writers, compactors and a cleaner, simulated with faults: SEED=0 SEEDS=2000
+	LENTIC_CROWD_SEED=$(SEED) LENTIC_CROWD_SEEDS=$(SEEDS) $(BIN)/python -m pytest -s tests/simulation/test_many_writers.py $(ARGS)
+
 .PHONY: interop
 interop: setup ## Apache Hudi and hudi-rs read our tables, and we read theirs
 	LENTIC_INTEROP=require $(BIN)/python -m pytest tests/interop $(ARGS)
@@ -118,7 +122,7 @@ docs: setup ## Write docs/configuration.md anew from the options
 lock: setup ## Write requirements.lock anew; make lock ARGS=--upgrade for newer versions
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
-	  --extra=spark --extra=dev --output-file=requirements.lock $(ARGS) pyproject.toml
+	  --extra=spark --extra=zookeeper --extra=dev --output-file=requirements.lock $(ARGS) pyproject.toml
 
 .PHONY: clean
 clean: ## Remove the environment, caches and build output

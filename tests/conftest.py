@@ -8,7 +8,9 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
+from lentic.coordination import zookeeper as sessions
 from lentic.spark import session
+from tests.zookeeper_server import ZooKeeperServer
 
 # How fast a machine is says nothing about whether the code is right.
 settings.register_profile("lentic", deadline=None)
@@ -21,3 +23,15 @@ def spark() -> Iterator[SparkSession]:
     running = session("lentic-tests", "local[2]", {"spark.driver.memory": "2g"})
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    """One ZooKeeper for all tests that ask for it; each uses paths of its own."""
+    server = ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"))
+    try:
+        server.start()
+        yield server
+        sessions._close_all()
+    finally:
+        server.kill()

@@ -29,9 +29,11 @@ from lentic.config.groups import (
     storage_options,
 )
 from lentic.config.options import Option, Settings, contradiction, resolve
-from lentic.config.sharing import LockOptions, SharingOptions
+from lentic.config.sharing import LockKind, LockOptions, SharingOptions
+from lentic.config.zookeeper import ZooKeeperOptions
 from lentic.coordination.heartbeat import Pulse, Watch
-from lentic.coordination.providers import choose_lock
+from lentic.coordination.lock import LockProvider
+from lentic.coordination.providers import choose_lock, probe_first
 from lentic.engine import Engine, LocalEngine
 from lentic.errors import ConfigError, MissingFile, SchemaMismatch, TableExists, TableNotFound
 from lentic.format import layout
@@ -53,7 +55,7 @@ from lentic.storage.open import open_storage
 from lentic.table import Table
 from lentic.txn.modes import ensure_mode_fits
 from lentic.txn.transaction import OpenTable
-from lentic.world import real_world
+from lentic.world import World, real_world
 
 Names = str | Sequence[str] | None
 
@@ -274,7 +276,11 @@ def _open(storage: Storage, config: TableConfig, settings: Settings, spark: Any)
     opened = OpenTable(
         storage=storage,
         config=config,
-        lock=choose_lock(storage, world, lock_options, sharing),
+        lock=(
+            _zookeeper_lock(storage, world, lock_options, sharing, settings, config.name)
+            if lock_options.kind is LockKind.ZOOKEEPER
+            else choose_lock(storage, world, lock_options, sharing)
+        ),
         world=world,
         write_options=WriteOptions.parse(settings),
         lock_options=lock_options,
@@ -286,6 +292,20 @@ def _open(storage: Storage, config: TableConfig, settings: Settings, spark: Any)
     return Table(opened, _engine(spark, progress))
 
 
+def _zookeeper_lock(
+    storage: Storage,
+    world: World,
+    options: LockOptions,
+    sharing: SharingOptions,
+    settings: Settings,
+    table_name: str,
+) -> LockProvider:
+    wanted = ZooKeeperOptions.parse(settings, table_name)
+    module = _optional_module("lentic.coordination.lock_zookeeper", "ZooKeeper", "zookeeper")
+    lock: LockProvider = module.ZooKeeperLock(storage, world, options.wait_ms, wanted)
+    return probe_first(lock, storage, sharing)
+
+
 def _engine(spark: Any, progress: Progress | None) -> Engine:
     if spark is None:
         return LocalEngine(progress=progress)
@@ -295,13 +315,18 @@ def _engine(spark: Any, progress: Progress | None) -> Engine:
 
 def _spark_room(module: str) -> Any:
     """A module of the Spark room, which only those who have PySpark can load."""
+    return _optional_module(module, "Spark", "spark")
+
+
+def _optional_module(module: str, what: str, extra: str) -> Any:
+    """A module of ours that needs a package which not everybody has."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"Spark was asked for, but {error.name} is not installed.",
+            f"{what} was asked for, but {error.name} is not installed.",
             safe="nothing was written",
-            next_step="pip install 'lentic[spark]'",
+            next_step=f"pip install 'lentic[{extra}]'",
         ) from error
 
 

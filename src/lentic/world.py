@@ -125,3 +125,11 @@ def real_world() -> World:
     """The world of this process."""
     process = Process(socket.gethostname(), os.getpid())
     return World(_SystemClock(), _SystemEntropy(), process, Threads())
+
+
+def after_fork(forget: Callable[[], object]) -> None:
+    """Call `forget` in every process forked from this one.
+
+    For what a child must not share with its parent: connections, and threads, which stay behind.
+    """
+    os.register_at_fork(after_in_child=forget)

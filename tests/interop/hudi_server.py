@@ -7,13 +7,16 @@ Each request on stdin is one line and gets one line on the reply channel, in ord
     {"cmd": "read", "path", "out", "options"}       -> {"rows": n, "schema": {...}}
     {"cmd": "write", "path", "input", "options"}    -> {"written": true}
     {"cmd": "sql", "path", "statements", "views", "settings"} -> {"rows": [[text, ...], ...]}
+    {"cmd": "lock", "options"}                      -> {"held": true or false}
+    {"cmd": "unlock"}                               -> {"held": false}
     {"cmd": "stop"}                                 -> {"stopped": true}, then the process ends
 
 The first line, `{"ready": true}`, says that the session is up. A command that fails is answered
 with `{"error": text, "ended": false}` and the next one is served; `ended` says that the JVM is gone
 and this process goes as well. End of input means stop. The reply channel is the stdout this process
 was started with; stdout itself then points at stderr, because the JVM and libraries write to it as
-they like. `out` and `input` are Parquet, timestamps as INT64 microseconds.
+they like. `out` and `input` are Parquet, timestamps as INT64 microseconds. `lock` takes the lock of
+a table as Hudi's own writers do, with the provider that the options name, and keeps it.
 """
 
 from __future__ import annotations
@@ -110,6 +113,39 @@ def sql(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
         spark.sql("drop table if exists target")
 
 
+_locks: list[Any] = []
+
+
+def lock(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
+    """Takes the table lock that the options name, within their waiting time."""
+    jvm: Any = spark._jvm
+    options = request["options"]
+    properties = jvm.org.apache.hudi.common.config.TypedProperties()
+    for key, value in options.items():
+        properties.setProperty(key, value)
+    kind = jvm
+    for part in options["hoodie.write.lock.provider"].split("."):
+        kind = getattr(kind, part)
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    provider = kind(
+        jvm.org.apache.hudi.common.config.LockConfiguration(properties),
+        jvm.org.apache.hudi.storage.hadoop.HadoopStorageConfiguration(hadoop),
+    )
+    wait_ms = int(options["hoodie.write.lock.wait_time_ms"])
+    held = provider.tryLock(wait_ms, jvm.java.util.concurrent.TimeUnit.MILLISECONDS)
+    _locks.append(provider)
+    return {"held": held}
+
+
+def unlock(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
+    """Gives back what `lock` took."""
+    while _locks:
+        provider = _locks.pop()
+        provider.unlock()
+        provider.close()
+    return {"held": False}
+
+
 def _count(spark: SparkSession, path: str) -> int:
     return spark.read.parquet(path).count()
 
@@ -123,7 +159,7 @@ def reason(failure: Exception) -> str:
 
 def serve(spark: SparkSession, requests: TextIO, replies: TextIO) -> None:
     """Answers requests until `stop` or the end of input."""
-    commands = {"read": read, "write": write, "sql": sql}
+    commands = {"read": read, "write": write, "sql": sql, "lock": lock, "unlock": unlock}
     for line in requests:
         request = json.loads(line)
         if request["cmd"] == "stop":

@@ -156,6 +156,16 @@ class ApacheHudi:
             return rows
 
     @contextmanager
+    def locked(self, options: Mapping[str, str]) -> Iterator[None]:
+        """The table lock is in Hudi's hands, through the provider that the options name."""
+        told = self._ask({"cmd": "lock", "options": dict(options)}, COMMAND_TIMEOUT_S)
+        assert told["held"], "Hudi did not get the lock"
+        try:
+            yield
+        finally:
+            self._ask({"cmd": "unlock"}, COMMAND_TIMEOUT_S)
+
+    @contextmanager
     def _handed_over(self, tables: Mapping[str, pa.Table]) -> Iterator[dict[str, str]]:
         """The tables as Parquet files that exist while the context lasts."""
         files = {name: self._scratch / f"{name}-{next(self._names)}.parquet" for name in tables}

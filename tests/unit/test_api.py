@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -330,3 +332,46 @@ def test_a_wrong_option_leaves_no_table_behind(tmp_path: Path) -> None:
         lentic.create(path, "id string", key="id", options={"lentic.write.exact_counts": "maybe"})
     with pytest.raises(TableNotFound):
         lentic.open(path)
+
+
+ZOOKEEPER = {
+    "hoodie.write.lock.provider": "zookeeper",
+    "hoodie.write.lock.zookeeper.url": "127.0.0.1:1",
+    "hoodie.write.lock.zookeeper.base_path": "/locks",
+}
+
+
+def test_the_zookeeper_lock_has_both_names_and_connects_only_when_it_is_wanted(
+    tmp_path: Path,
+) -> None:
+    hudi = "org.apache.hudi.client.transaction.lock.ZookeeperBasedLockProvider"
+    for name, provider in (("a", "zookeeper"), ("b", hudi)):
+        options = ZOOKEEPER | {"hoodie.write.lock.provider": provider}
+        table = lentic.create(str(tmp_path / name), "id string", key="id", options=options)
+        assert table.read().num_rows == 0
+    with pytest.raises(ConfigError, match="base_path"):
+        lentic.create(
+            str(tmp_path / "c"),
+            "id string",
+            key="id",
+            options={"hoodie.write.lock.provider": "zookeeper"}
+            | {"hoodie.write.lock.zookeeper.url": "zk-1"},
+        )
+
+
+def test_without_its_client_the_zookeeper_lock_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in [name for name in sys.modules if name.partition(".")[0] == "kazoo"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "kazoo", None)
+    for module in ("lock_zookeeper", "curator", "zookeeper"):
+        monkeypatch.delitem(sys.modules, f"lentic.coordination.{module}", raising=False)
+    with pytest.raises(ConfigError, match=r"kazoo\S* is not installed") as caught:
+        lentic.create(str(tmp_path / "t"), "id string", key="id", options=ZOOKEEPER)
+    assert caught.value.next_step == "pip install 'lentic[zookeeper]'"
+
+
+def test_who_does_not_ask_for_zookeeper_does_not_load_its_client() -> None:
+    code = "import lentic, sys; sys.exit('kazoo' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -53,7 +53,13 @@ TWO_ON_SPARK = (
     COMPACTOR,
     READER,
 )
-MANY = (*TWO, Role("w2", "writer"), Role("w3", "writer"), Role("r1", "reader"))
+MANY = (
+    *TWO,
+    Role("w2", "writer"),
+    Role("w3", "writer"),
+    Role("c2", "compactor"),
+    Role("r2", "reader"),
+)
 
 
 def make_play(

@@ -14,6 +14,7 @@ from lentic.config.options import (
     parse_choice,
     parse_whole,
 )
+from lentic.config.zookeeper import ZOOKEEPER
 
 
 class ConcurrencyMode(StrEnum):
@@ -42,8 +43,10 @@ class LockKind(StrEnum):
     FILE = "file"
     STORAGE = "storage"
     IN_PROCESS = "in_process"
+    ZOOKEEPER = "zookeeper"
     HUDI_STORAGE = "org.apache.hudi.client.transaction.lock.StorageBasedLockProvider"
     HUDI_IN_PROCESS = "org.apache.hudi.client.transaction.lock.InProcessLockProvider"
+    HUDI_ZOOKEEPER = "org.apache.hudi.client.transaction.lock.ZookeeperBasedLockProvider"
 
     @property
     def plain(self) -> LockKind:
@@ -54,6 +57,7 @@ class LockKind(StrEnum):
 _PLAIN = {
     LockKind.HUDI_STORAGE: LockKind.STORAGE,
     LockKind.HUDI_IN_PROCESS: LockKind.IN_PROCESS,
+    LockKind.HUDI_ZOOKEEPER: LockKind.ZOOKEEPER,
 }
 
 CONCURRENCY_MODE = Option(
@@ -104,7 +108,9 @@ LOCK_KIND = Option(
     parse_choice(LockKind),
     LockKind.AUTO,
     "auto: a lock file on local disk, a lock object in an object store. storage: the lock object "
-    "that Apache Hudi's storage-based provider uses. in_process: threads of this process only.",
+    "that Apache Hudi's storage-based provider uses. zookeeper: the lock that its ZooKeeper "
+    "provider uses; needs pip install 'lentic[zookeeper]'. in_process: threads of this process "
+    "only.",
 )
 LOCK_WAIT_MS = Option(
     "hoodie.write.lock.wait_time_ms",
@@ -190,5 +196,6 @@ SHARING: tuple[Option[Any], ...] = (
     LOCK_KIND,
     LOCK_WAIT_MS,
     LOCK_LEASE_S,
+    *ZOOKEEPER,
     CLOCK_SKEW_MS,
 )

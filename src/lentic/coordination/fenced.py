@@ -37,6 +37,10 @@ class Cell(Protocol):
     def where(self) -> str:
         """What people call the place."""
 
+    @property
+    def lease_key(self) -> str:
+        """The option that says how long a holder may be silent."""
+
     def read(self) -> Versioned | None:
         """The state and its version, or None if there never was one."""
 
@@ -113,7 +117,7 @@ class FencedHeld:
 
     def ensure_held(self) -> None:
         if not self._is_held:
-            raise _lost(self._cell.where)
+            raise _lost(self._cell)
 
     def publish(self, intent: Intent) -> bool:
         self.ensure_held()
@@ -159,7 +163,7 @@ class FencedHeld:
         if version is None:
             self._is_held = False
             if not is_decided:
-                raise _lost(self._cell.where)
+                raise _lost(self._cell)
             # The reply was lost and the lease ended. The next holder carries it out, or has.
             self._state = replace(state, intent=None)
             return
@@ -182,14 +186,13 @@ class FencedHeld:
             return False
 
 
-def _lost(where: str) -> Conflict:
+def _lost(cell: Cell) -> Conflict:
     return Conflict(
         "The table lock is no longer held: its lease ran out and another writer took it, or its "
         "block has ended.",
-        where=where,
+        where=cell.where,
         safe="nothing was changed after the lock was lost",
-        next_step="repeat the call; if this happens often, raise "
-        "hoodie.write.lock.storage.validity.timeout.secs",
+        next_step=f"repeat the call; if this happens often, raise {cell.lease_key}",
     )
 
 

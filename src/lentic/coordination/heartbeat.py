@@ -128,7 +128,8 @@ def beating(
         with world.background.every(pulse.beat_s, heart.beat):
             yield heart
     finally:
-        end_heartbeat(storage, at)
+        if not heart.is_lost:  # else it may be another's by now (G6)
+            end_heartbeat(storage, at)
 
 
 def end_heartbeat(storage: Storage, at: RequestedAt) -> None:

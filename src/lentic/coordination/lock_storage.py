@@ -43,6 +43,10 @@ class StorageCell:
     def where(self) -> str:
         return f"{self.storage.root.rstrip('/')}/{self.path}"
 
+    @property
+    def lease_key(self) -> str:
+        return "hoodie.write.lock.storage.validity.timeout.secs"
+
     def read(self) -> Versioned | None:
         return self.storage.read_version(self.path)
 

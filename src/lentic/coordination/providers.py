@@ -27,14 +27,26 @@ _log = logging.getLogger(__name__)
 def choose_lock(
     storage: Storage, world: World, options: LockOptions, sharing: SharingOptions
 ) -> LockProvider:
-    """The lock that `options` ask for; `ConfigError` where it cannot guard this storage."""
+    """The lock that `options` ask for; `ConfigError` where it cannot guard this storage.
+
+    Not the one on ZooKeeper, which needs a package that not everybody has: see `lentic.api`.
+    """
+    assert options.kind is not LockKind.ZOOKEEPER
     if isinstance(storage, ObjectStorage):
-        return ProbedLock(_on_objects(storage, world, options), storage, world, options, sharing)
+        alone = ProcessLock(storage.root, options.wait_ms)
+        return ProbedLock(_on_objects(storage, world, options), alone, storage, sharing)
     if options.kind is LockKind.IN_PROCESS:
         return ProcessLock(storage.root, options.wait_ms)
     if options.kind is LockKind.STORAGE or not isinstance(storage, LocalStorage):
         raise contradiction(LOCK_KIND.key, options.kind, "the table path", storage.root)
     return FileLock(f"{storage.root}/{layout.LOCK}", world, options.wait_ms)
+
+
+def probe_first(lock: LockProvider, storage: Storage, sharing: SharingOptions) -> LockProvider:
+    """The same lock, taken only once it is known that the storage keeps conditions."""
+    if isinstance(storage, ObjectStorage):
+        return ProbedLock(lock, lock, storage, sharing)
+    return lock
 
 
 def _on_objects(storage: ObjectStorage, world: World, options: LockOptions) -> LockProvider:
@@ -47,12 +59,14 @@ def _on_objects(storage: ObjectStorage, world: World, options: LockOptions) -> L
 
 @dataclass(frozen=True, slots=True)
 class ProbedLock:
-    """A lock on an object store that is first asked whether it keeps conditions (R19)."""
+    """A lock on an object store that is first asked whether it keeps conditions (R19).
+
+    `alone` is for stores that do not, where the user has promised to be the only writer.
+    """
 
     inner: LockProvider
+    alone: LockProvider
     storage: ConditionalStorage
-    world: World
-    options: LockOptions
     sharing: SharingOptions
 
     @contextmanager
@@ -69,7 +83,7 @@ class ProbedLock:
                 "table whole",
                 self.storage.root,
             )
-            return ProcessLock(self.storage.root, self.options.wait_ms)
+            return self.alone
         raise UnsupportedFormat(
             "This store accepts conditional requests and ignores their condition, so two writers "
             "could overwrite each other.",

@@ -6,6 +6,7 @@
 .hoodie/.completion/<requested_at>/     which shares of it are complete, and what was accepted
 .hoodie/.completion/<requested_at>.finalized.json  nothing can be added to it any more
 .hoodie/.heartbeat/<requested_at>       sign of life of a writer
+.hoodie/.guard/<requested_at>/<number>  who may execute a plan: the latest
 .hoodie/.locks/                         the table lock; staged/ beneath it what it decided
 .hoodie/metadata/                       the metadata table, a table of its own
 <partition>/.hoodie_partition_metadata  makes a folder a partition
@@ -28,6 +29,7 @@ TEMP = ".hoodie/.temp"
 COMPLETIONS = ".hoodie/.completion"
 HEARTBEATS = ".hoodie/.heartbeat"
 CANCEL = ".hoodie/.cancel"
+GUARDS = ".hoodie/.guard"
 LOCKS = ".hoodie/.locks"
 LOCK = ".hoodie/.locks/lentic.lock"
 STORAGE_LOCK = ".hoodie/.locks/table_lock.json"
@@ -63,6 +65,16 @@ def is_staged_path(path: str) -> bool:
 def heartbeat(requested_at: RequestedAt) -> str:
     """Path of the heartbeat of the instant's writer."""
     return f"{HEARTBEATS}/{requested_at}"
+
+
+def guards(requested_at: RequestedAt) -> str:
+    """Directory of the guards of a plan."""
+    return f"{GUARDS}/{requested_at}"
+
+
+def guard(requested_at: RequestedAt, number: int) -> str:
+    """Path of one guard of a plan."""
+    return f"{guards(requested_at)}/{number}"
 
 
 def markers(requested_at: RequestedAt) -> str:

@@ -207,3 +207,11 @@ def requested_at_of(file_name: str) -> RequestedAt | None:
     """The instant that made a data file, or None if the name is no data file's."""
     parsed = parse_base_file(file_name) or parse_log_file(file_name)
     return parsed.requested_at if parsed else None
+
+
+def run_of(path: str) -> int | None:
+    """The run whose attempt a data file is, by its write token `task-run-attempt`."""
+    name = path.rpartition("/")[2]
+    parsed = parse_base_file(name) or parse_log_file(name)
+    parts = parsed.write_token.split("-") if parsed else []
+    return int(parts[1]) if len(parts) == 3 and parts[1].isdigit() else None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pyarrow as pa
 
 from lentic.config.sharing import FailedWrites
-from lentic.coordination.heartbeat import Heart, beating
+from lentic.coordination.heartbeat import Heart
 from lentic.engine import Engine
 from lentic.errors import (
     ConfigError,
@@ -28,6 +28,7 @@ from lentic.timeline.reader import load_timeline
 from lentic.timeline.timeline import Timeline
 from lentic.txn.transaction import OpenTable
 from lentic.view.schema import load_table_schema
+from lentic.write.alive import staying_alive
 from lentic.write.commit import Begun, Commit, begin_write
 from lentic.write.evolve import evolve, is_changed
 from lentic.write.fit import ensure_fits
@@ -85,20 +86,13 @@ def write(
             ) from error
 
 
-@contextmanager
-def _signs_of_life(table: OpenTable, engine: Engine, begun: Begun) -> Iterator[Heart | None]:
-    """Where others may wait for this writer's end, let them see that it lives; and should that
-    fail for too long, stop its work at once."""
+def _signs_of_life(
+    table: OpenTable, engine: Engine, begun: Begun
+) -> AbstractContextManager[Heart | None]:
+    """Where others may wait for this writer's end, let them see that it lives."""
     if table.sharing.failed_writes is FailedWrites.EAGER:
-        yield None
-        return
-    at = begun.instant.requested_at
-    with (
-        beating(table.storage, table.world, at, table.pulse, epoch=begun.epoch) as heart,
-        engine.stoppable() as stop,
-    ):
-        heart.when_lost(stop)
-        yield heart
+        return nullcontext()
+    return staying_alive(table, engine, begun.instant.requested_at, epoch=begun.epoch)
 
 
 def retrying(table: OpenTable, attempt: Callable[[], Commit]) -> Commit:

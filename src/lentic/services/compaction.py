@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lentic.config.groups import OnRerun
 from lentic.engine import Attempt, Engine
-from lentic.errors import ConfigError, MissingFile
+from lentic.errors import MissingFile
 from lentic.format import layout
 from lentic.format.commit_metadata import SCHEMA_KEY, WriteStat
 from lentic.format.names import (
@@ -30,17 +30,18 @@ from lentic.format.times import RequestedAt
 from lentic.progress import Measure, Stage
 from lentic.records.base_writer import ParquetStyle, write_base
 from lentic.records.slice_reader import SliceReader
-from lentic.services.outcome import AlreadyCommitted, Committed, Outcome
+from lentic.services.guard import execute_plan
+from lentic.services.outcome import Outcome
 from lentic.storage.base import FileInfo, Storage
 from lentic.timeline.instant import Instant
-from lentic.timeline.reader import load_compaction_plan, load_timeline
+from lentic.timeline.reader import load_compaction_plan
 from lentic.txn.transaction import OpenTable, transaction
 from lentic.view.files import FileGroup, FileSlice
 from lentic.view.listing import load_table_view, load_writes
 from lentic.view.schema import load_avro_schema, load_table_schema
 from lentic.view.table_view import Writes, build_view
 from lentic.write import completion, markers
-from lentic.write.commit import Begun, commit_write
+from lentic.write.commit import Begun, Commit, commit_write
 from lentic.write.completion import Share, decode_accepted, encode_accepted
 from lentic.write.handle import Once
 from lentic.write.operations import RUN_NUMBERS, merge_fields, parquet_style
@@ -78,24 +79,20 @@ def schedule_compaction(table: OpenTable) -> RequestedAt | None:
 
 
 def execute_compaction(table: OpenTable, engine: Engine, at: RequestedAt) -> Outcome:
-    """Carry the plan at `at` out. An earlier attempt's files are removed first, the plan kept."""
-    with transaction(table) as txn:
-        now = txn.timeline.find(Instant(at, Action.COMPACTION, State.REQUESTED))
-        if now is None:
-            raise ConfigError(
-                f"There is no compaction plan at {at}.",
-                where=table.storage.root,
-                safe="nothing was written",
-                next_step=f"lentic timeline {table.storage.root}",
-            )
-        if now.is_completed:
-            return AlreadyCommitted(now)
-        instant = now if now.state is State.INFLIGHT else txn.start(now)
-        timeline = txn.timeline
+    """Carry the plan at `at` out, alone. An earlier attempt's files are removed first, the plan
+    kept."""
+    plan = Instant(at, Action.COMPACTION, State.REQUESTED)
+    return execute_plan(table, engine, plan, lambda begun: _run_compaction(table, engine, begun))
+
+
+def _run_compaction(table: OpenTable, engine: Engine, begun: Begun) -> Commit:
+    at, timeline = begun.instant.requested_at, begun.timeline
+    assert begun.guard is not None
+    # By name, so that whoever sleeps in here deletes nothing that was made after they fell asleep.
     for path in markers.list_announced(table.storage, at):
         table.storage.delete(path)
     completion.remove_completions(table.storage, at, keep_finalized=False)
-    plan = load_compaction_plan(table.storage, instant)
+    plan = load_compaction_plan(table.storage, begun.instant)
     schema = with_meta_schema(load_table_schema(table.storage, timeline, table.config))
     work = CompactionWork(
         reader=SliceReader(table.storage, schema, merge_fields(table.config)),
@@ -103,22 +100,19 @@ def execute_compaction(table: OpenTable, engine: Engine, at: RequestedAt) -> Out
         writes=load_writes(table.storage, timeline, _makers(plan)),
         style=parquet_style(table.write_options),
         run=table.world.entropy.integer(RUN_NUMBERS),
+        guard=begun.guard,
         on_rerun=table.write_options.on_rerun,
     )
     texts = engine.run(work, plan.operations, Stage("compacting", measure_compaction))
-    accepted = tuple(map(decode_accepted, texts))
-    commit_write(
+    return commit_write(
         table,
-        Begun(instant, timeline),
-        accepted,
+        begun,
+        tuple(map(decode_accepted, texts)),
         run=work.run,
         operation="COMPACT",
         extra={SCHEMA_KEY: load_avro_schema(table.storage, timeline, table.config)},
         compacted=True,
     )
-    done = load_timeline(table.storage).find(instant)
-    assert done is not None
-    return Committed(done)
 
 
 def measure_compaction(text: str) -> Measure:
@@ -140,11 +134,13 @@ class CompactionWork:
     writes: Writes
     style: ParquetStyle
     run: int
+    guard: int
     on_rerun: OnRerun
 
     def __call__(self, attempt: Attempt, operation: CompactionOperation) -> str:
         once = Once(self.reader.storage, self.requested_at, self.on_rerun)
-        share = Share(operation.partition, operation.file_id, attempt.task)
+        # What an execution that was given up still completes is not for this one to accept (R4).
+        share = Share(operation.partition, operation.file_id, attempt.task, self.guard)
         return encode_accepted(once.do(share, lambda: (self._compact(attempt, operation),)))
 
     def _compact(self, attempt: Attempt, operation: CompactionOperation) -> WriteStatus:

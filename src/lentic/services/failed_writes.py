@@ -9,6 +9,7 @@ A writer that was given up and wakes finds its instant targeted or gone, and com
 from __future__ import annotations
 
 from lentic.config.sharing import FailedWrites
+from lentic.coordination.guards import remove_guards
 from lentic.coordination.heartbeat import end_heartbeat, load_heartbeat
 from lentic.format import layout
 from lentic.format.names import Action
@@ -109,3 +110,4 @@ def _sweep_heartbeats(table: OpenTable) -> None:
     for name in found:
         if name.isdigit() and name not in pending:
             end_heartbeat(table.storage, RequestedAt(name))
+            remove_guards(table.storage, RequestedAt(name))

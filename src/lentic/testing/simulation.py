@@ -237,7 +237,10 @@ class Simulation:
         """Let others run until the lock is free or the time has come."""
         actor = self._running()
         assert actor is not None, "the lock is held, and outside a run nobody will free it"
-        self._wait(actor, until_ms, lock)
+        due_ms = [] if actor.is_in_timer else [timer.due_ms for timer in actor.timers]
+        wakes_ms = [*due_ms, *([] if until_ms is None else [until_ms])]
+        self._wait(actor, min(wakes_ms, default=None), lock)
+        self._run_timers(actor)
 
     def log(self, op: str, path: str, result: str) -> None:
         """Add a line to the trace."""

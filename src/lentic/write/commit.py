@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lentic.config.groups import OnMetadataTable
-from lentic.errors import StorageError, UnsupportedFormat, WriteConflict
+from lentic.coordination.guards import latest_guard
+from lentic.errors import InstantCancelled, StorageError, UnsupportedFormat, WriteConflict
 from lentic.format import layout
 from lentic.format.commit_metadata import CommitMetadata, encode_commit_metadata
-from lentic.format.names import Action, completed_action
+from lentic.format.names import Action, completed_action, run_of
 from lentic.format.properties import decode_properties, encode_properties
 from lentic.format.table_config import decode_table_config
 from lentic.format.times import CompletedAt, RequestedAt
@@ -74,6 +75,8 @@ class Begun:
     """Whether keys are looked up before new ones get a place, which buckets make needless."""
     epoch: int = 0
     """That of the transaction it began in."""
+    guard: int | None = None
+    """For plans, which may be executed more than once: the guard under which this is done."""
 
 
 def begin_write(
@@ -109,15 +112,17 @@ def commit_write(
         operation=operation, compacted=compacted, stats=stats, extra=extra, replaced=replaced or {}
     )
     completion.finalize(table.storage, instant.requested_at, run, accepted)
-    _reconcile(table, instant, metadata.paths())
+    _reconcile(table, instant, run, metadata.paths())
     replaces = completed_action(instant.action) is Action.REPLACECOMMIT
     content = encode_commit_metadata(metadata, replaces=replaces)
     with transaction(table) as txn:
         _ensure_metadata_table_true(txn, may_drop=False)
+        if begun.guard is not None:
+            _ensure_guard(txn, begun)
         if not compacted:
             _ensure_nothing_lost(txn, begun, metadata)
         completed = txn.complete(instant, content)
-    _remove_markers(table, completed)
+    _tidy(table, completed, metadata.paths(), had_others=begun.guard is not None)
     assert completed.completed_at is not None
     return Commit(
         requested_at=completed.requested_at,
@@ -131,21 +136,42 @@ def commit_write(
     )
 
 
-def _remove_markers(table: OpenTable, completed: Instant) -> None:
-    """Tidy up. The commit has landed, so a failure here must not look like a failed write; the next
-    write removes what is left."""
+def _tidy(table: OpenTable, completed: Instant, named: frozenset[str], *, had_others: bool) -> None:
+    """Remove markers, and what others who worked on the same plan in vain announced. The commit has
+    landed, so a failure here must not look like a failed write; the next write removes what is
+    left."""
     try:
+        if had_others:
+            for path in markers.list_announced(table.storage, completed.requested_at):
+                if path not in named:
+                    table.storage.delete(path)
         markers.remove_markers(table.storage, completed.requested_at)
         completion.remove_completions(table.storage, completed.requested_at, keep_finalized=True)
     except StorageError as error:
         _log.warning("markers of %s stay until the next write: %s", completed, error)
 
 
-def _reconcile(table: OpenTable, instant: Instant, accepted: frozenset[str]) -> None:
-    """Delete what repeated attempts left; a delete that fails fails the write (P15)."""
+def _reconcile(table: OpenTable, instant: Instant, run: int, accepted: frozenset[str]) -> None:
+    """Delete what repeated attempts of this run left; a delete that fails fails the write (P15).
+
+    Names of other runs are not this one's to delete: it may have been given up, and another be at
+    it (R4).
+    """
     for path in markers.list_announced(table.storage, instant.requested_at):
-        if path not in accepted:
+        if path not in accepted and run_of(path) == run:
             table.storage.delete(path)
+
+
+def _ensure_guard(txn: Transaction, begun: Begun) -> None:
+    """R1: nobody took the plan over since this execution began."""
+    storage, at = txn.table.storage, begun.instant.requested_at
+    if latest_guard(storage, at) != begun.guard:
+        raise InstantCancelled(
+            f"{begun.instant} was taken over by another job, which took this one for dead.",
+            where=storage.root,
+            safe="nothing of this attempt is visible",
+            next_step=f"lentic timeline {storage.root}",
+        )
 
 
 def _ensure_nothing_lost(txn: Transaction, begun: Begun, metadata: CommitMetadata) -> None:

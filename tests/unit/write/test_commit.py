@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -51,9 +52,12 @@ def _status(path: str, inserted: int = 1) -> WriteStatus:
     return WriteStatus(stat(path, size=3), inserted, 2, 3)
 
 
+RUN = 7
+
+
 def _commit(table: OpenTable, begun: Begun, *paths: str) -> None:
     statuses = accept(map(_status, paths))
-    commit_write(table, begun, statuses, run=7, operation="UPSERT", extra={"k": "v"})
+    commit_write(table, begun, statuses, run=RUN, operation="UPSERT", extra={"k": "v"})
 
 
 # Completing
@@ -65,7 +69,7 @@ def test_a_commit_names_exactly_the_files_of_its_statuses(action: Action) -> Non
     begun = begin_write(table, action)
     one, two = _file(table, begun), _file(table, begun, "1-0-0")
     statuses = accept([_status(one), _status(two, 5)])
-    commit = commit_write(table, begun, statuses, run=7, operation="UPSERT", extra={"k": "v"})
+    commit = commit_write(table, begun, statuses, run=RUN, operation="UPSERT", extra={"k": "v"})
     (done,) = load_timeline(table.storage).instants
     assert done.is_completed
     assert (commit.requested_at, commit.completed_at) == (done.requested_at, done.completed_at)
@@ -82,7 +86,7 @@ def test_a_commit_names_exactly_the_files_of_its_statuses(action: Action) -> Non
 def test_a_commit_of_nothing_is_a_commit() -> None:
     table = new_table()
     begun = begin(table)
-    commit = commit_write(table, begun, [], run=7, operation="UPSERT", extra={})
+    commit = commit_write(table, begun, [], run=RUN, operation="UPSERT", extra={})
     assert (commit.files, commit.bytes, commit.inserted) == (0, 0, 0)
     assert load_timeline(table.storage).instants[0].is_completed
 
@@ -117,8 +121,8 @@ def test_announced_files_that_no_status_names_are_deleted_before_the_commit() ->
     storage = FailingStorage()
     table = new_table(storage=storage)
     begun = begin(table)
-    winner, loser = _file(table, begun, "0-0-1"), _file(table, begun, "0-0-0")
-    never = winner.replace("0-0-1", "0-0-7")
+    winner, loser = _file(table, begun, f"0-{RUN}-1"), _file(table, begun, f"0-{RUN}-0")
+    never = winner.replace(f"0-{RUN}-1", f"0-{RUN}-7")
     markers.announce(table.storage, begun.instant.requested_at, never, "CREATE")
     _commit(table, begun, winner)
     assert data_paths(storage.inner) == [winner]
@@ -126,6 +130,18 @@ def test_announced_files_that_no_status_names_are_deleted_before_the_commit() ->
     assert sorted(deleted) == sorted([loser, never])
     order = [op for op, path in storage.calls if path == loser or path.endswith(".deltacommit")]
     assert order.index("delete") < len(order) - 1 - order[::-1].index("put_if_absent")
+
+
+def test_files_of_other_runs_go_only_once_the_commit_has_landed() -> None:
+    """R4: this run may have been given up, and another be at it."""
+    storage = FailingStorage()
+    table = new_table(storage=storage)
+    begun = replace(begin(table), guard=0)
+    mine, theirs = _file(table, begun, f"0-{RUN}-0"), _file(table, begun, "0-8-0")
+    _commit(table, begun, mine)
+    assert data_paths(storage.inner) == [mine]
+    order = [op for op, path in storage.calls if path == theirs or path.endswith(".deltacommit")]
+    assert order[-1] == "delete"
 
 
 def test_files_of_other_instants_are_left_alone() -> None:
@@ -142,7 +158,7 @@ def test_a_delete_that_fails_fails_the_write() -> None:
     storage = FailingStorage()
     table = new_table(storage=storage)
     begun = begin(table)
-    winner, loser = _file(table, begun, "0-0-1"), _file(table, begun, "0-0-0")
+    winner, loser = _file(table, begun, f"0-{RUN}-1"), _file(table, begun, f"0-{RUN}-0")
     storage.fail_before = lambda op, path: op == "delete" and path == loser
     with pytest.raises(StorageError):
         _commit(table, begun, winner)
