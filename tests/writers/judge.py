@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import lentic
+from lentic.services.outcome import Committed
 from lentic.table import Table
 from lentic.testing.checkers import check_table, list_leftovers
 from tests.interop.readers import ApacheHudi
@@ -34,6 +35,8 @@ def ensure_sound(play: Play, history: History, *, may_abort: bool, may_fail: boo
     _ensure_none(play, line, check(history, may_abort=may_abort))
     failures = [e for e in play.entries() if e["kind"] == FAILED]
     assert may_fail or not failures, f"{line}\n{failures[:3]}"
+    done = Counter(e["at"] for e in play.entries() if e.get("outcome") == Committed.__name__)
+    assert all(times == 1 for times in done.values()), f"{line}\na plan was completed twice: {done}"
     table = lentic.open(play.table, options=play.options)
     found = check_table(table._opened.storage)
     assert not found, f"{line}\n" + "\n".join(found)
