@@ -10,6 +10,7 @@ PYTHON ?=
 ARGS ?=
 SEED ?= 0
 SEEDS ?= 2000
+SECONDS_EACH ?= 300
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -89,6 +90,11 @@ fuzz: setup ## Damaged files at full length
 faults: setup ## Executors killed and frozen, tasks run twice, statuses lost, on a Spark cluster
 	LENTIC_FAULTS=full $(BIN)/python -m pytest tests/faults $(ARGS)
 
+.PHONY: soak
+soak: setup ## Writers, compaction and readers on one table, frozen and killed: SECONDS_EACH=300
+	LENTIC_SOAK_S=$(SECONDS_EACH) LENTIC_SOAK_SEED=$(SEED) \
+	  $(BIN)/python -m pytest -m soak tests/writers $(ARGS)
+
 .PHONY: bench
 bench: setup ## Reads against Spark's and Arrow's own readers, as ratios
 	$(BIN)/python -m bench.reads $(ARGS)
@@ -96,6 +102,10 @@ bench: setup ## Reads against Spark's and Arrow's own readers, as ratios
 .PHONY: bench-writes
 bench-writes: setup ## Writes: time, memory, bytes; beside peers with ARGS="--peers iceberg,deltalake"
 	$(BIN)/python -m bench.writes $(ARGS)
+
+.PHONY: bench-writers
+bench-writers: setup ## Two writers on one table at once, against one that does both batches
+	$(BIN)/python -m bench.writers $(ARGS)
 
 .PHONY: format
 format: setup ## Format, and mend what ruff can mend

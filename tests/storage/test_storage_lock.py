@@ -149,6 +149,12 @@ class _Flaky(MemoryStorage):
     def __init__(self) -> None:
         super().__init__()
         self.failures: list[str] = []
+        self.is_dumb = False
+
+    def read_version(self, path: str) -> Versioned | None:
+        if self.is_dumb:
+            raise StorageError("no answer")
+        return super().read_version(path)
 
     def put_if_match(self, path: str, data: bytes, version: str | None) -> str | None:
         how = self.failures.pop(0) if self.failures else ""
@@ -163,6 +169,11 @@ class _Flaky(MemoryStorage):
         if how == "overtaken":
             with _lock(self, "heir").hold():
                 pass
+            return None
+        if how == "overtaken, then dumb":
+            with _lock(self, "heir").hold():
+                pass
+            self.is_dumb = True
             return None
         return done
 
@@ -182,6 +193,16 @@ def test_an_unknown_decision_is_said_to_be_unknown() -> None:
     with pytest.raises(OutcomeUnknown), _lock(storage).hold() as held:
         storage.failures = ["before"] * 3
         held.publish(Intent(PATH, b"x"))
+
+
+def test_a_decision_is_unknown_where_nobody_says_whether_it_was_made() -> None:
+    """The lock is lost, and the store does not say what became of it: the decision may have been
+    carried out, as it was here, so nobody may be told that nothing has happened."""
+    storage = _Flaky()
+    with pytest.raises(OutcomeUnknown), _lock(storage).hold() as held:
+        storage.failures = ["overtaken, then dumb"]
+        held.publish(Intent(PATH, b"x"))
+    assert storage.read(PATH) == b"x"
 
 
 def test_a_decision_that_another_holder_carried_out_counts_although_the_lock_is_lost() -> None:

@@ -151,6 +151,7 @@ class FencedHeld:
         state = replace(state, swaps=state.swaps + 1, valid_until_ms=self._lease_end_ms())
         try:
             version = swap_surely(self._cell, encode_state(state), self._version)
+            is_decided = version is not None or self._was_decided(state.intent)
         except StorageError as error:
             self._is_held = False
             raise OutcomeUnknown(
@@ -161,7 +162,7 @@ class FencedHeld:
             ) from error
         if version is None:
             self._is_held = False
-            if not self._was_decided(state.intent):
+            if not is_decided:
                 raise _lost(self._cell)
             # The reply was lost and the lease ended. The next holder carries it out, or has.
             self._state = replace(state, intent=None)

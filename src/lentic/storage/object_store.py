@@ -25,12 +25,7 @@ from typing import IO, Any, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import obstore
-from obstore.exceptions import (
-    AlreadyExistsError,
-    BaseError,
-    PreconditionError,
-    UnauthenticatedError,
-)
+from obstore.exceptions import BaseError, UnauthenticatedError
 from obstore.exceptions import PermissionDeniedError as DeniedError
 from obstore.store import MemoryStore, from_url
 
@@ -116,11 +111,11 @@ class ObjectStorage:
             try:
                 self._create(checked_path(path), data, nonce)
                 return True
-            except AlreadyExistsError:
-                return self._nonce_at(path) == nonce
             except (DeniedError, UnauthenticatedError, NotImplementedError) as error:
                 raise self._error("create", path, error) from None
             except _FAILURES as error:
+                # "Exists already" is no proof either: the library says so on 409 too, by which a
+                # store tells that requests met, and nobody may have created anything.
                 holder = self._nonce_at(path)
                 if holder is not None:
                     return holder == nonce
@@ -154,8 +149,6 @@ class ObjectStorage:
             now = self.read_version(path)
             if now is not None and now.data == data:
                 return now.version
-            if isinstance(error, AlreadyExistsError | PreconditionError | FileNotFoundError):
-                return None
             if (now.version if now else None) != version:
                 return None  # whatever became of the request, it cannot match any more
             raise self._error("change", path, error) from None
