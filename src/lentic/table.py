@@ -19,6 +19,7 @@ from lentic.query.snapshot import read_rows, stream_rows
 from lentic.query.source import load_source
 from lentic.services import compaction
 from lentic.services.outcome import Outcome
+from lentic.services.verify import verify_table
 from lentic.timeline.history import load_history
 from lentic.timeline.instant import Instant
 from lentic.timeline.reader import load_timeline
@@ -194,6 +195,11 @@ class Table:
         """Schedule a compaction and execute it; None if no file group has logs."""
         at = self.schedule("compaction")
         return None if at is None else self.execute(at)
+
+    def verify(self) -> list[str]:
+        """Check every invariant the table must keep; each finding is a sentence, none is a sound
+        table."""
+        return verify_table(self._opened.storage)
 
     def history(self) -> list[Instant]:
         """Every archived instant, oldest first."""

@@ -84,6 +84,19 @@ def read(
 
 
 @app.command()
+def verify(path: Path, as_json: Json = False) -> None:
+    """Check every invariant of a table; exit code 1 if one does not hold."""
+    findings = open_table(path).verify()
+    if as_json:
+        typer.echo(json.dumps(findings, indent=2))
+    else:
+        for line in findings or [f"{path} is sound."]:
+            typer.echo(line)
+    if findings:
+        raise typer.Exit(1)
+
+
+@app.command()
 def demo(
     path: Annotated[
         str,

@@ -189,3 +189,16 @@ def test_wrong_usage_is_exit_code_2_and_names_the_commands(
     assert not _main(monkeypatch, "--help")
     text = capsys.readouterr().out
     assert all(command in text for command in ("show", "timeline", "demo"))
+
+
+def test_verify_says_whether_a_table_is_sound(table: Table) -> None:
+    result = CliRunner().invoke(app, ["verify", table.path])
+    assert (result.exit_code, result.stdout) == (0, f"{table.path} is sound.\n")
+    Path(table.path, table.file_slices()[0].paths[0]).unlink()
+    result = CliRunner().invoke(app, ["verify", table.path])
+    assert result.exit_code == 1
+    assert "is not there" in result.stdout
+    assert (
+        "is not there"
+        in json.loads(CliRunner().invoke(app, ["verify", table.path, "--json"]).stdout)[0]
+    )
