@@ -10,7 +10,7 @@ import os
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -133,14 +133,18 @@ def test_writers_share_a_table_on_a_store_that_fails(
     tell(play_on_s3(tmp_path, s3_options, SHORT_S))
 
 
-def play_on_s3(folder: Path, options: dict[str, str], duration_s: float) -> str:
-    """Two writers, compaction and a reader on an object store that spoils one request in 50."""
+def play_on_s3(
+    folder: Path, options: dict[str, str], duration_s: float, events: Sequence[Event] = ()
+) -> str:
+    """Two writers, compaction and a reader on an object store that spoils one request in 50. A
+    frozen writer loses the lock, should it hold it."""
     with running_proxy(upstream_port(options), Plan(seed=SEED, one_in=50)) as proxy:
         led = {f"lentic.storage.{name}": value for name, value in options.items()}
         led |= {"lentic.storage.endpoint": proxy.endpoint, "lentic.storage.timeout": "5s"}
+        led |= {"hoodie.write.lock.storage.validity.timeout.secs": "3"}
         proxy.is_armed = False
         url = f"s3://{BUCKET}/{folder.name}"
-        play = make_play(folder, NBCC | led, TWO, duration_s, table=url)
+        play = make_play(folder, NBCC | led, TWO, duration_s, *events, table=url)
         proxy.is_armed = True
         history = perform(play, before_end=lambda: setattr(proxy, "is_armed", False))
         line = ensure_sound(play, history, may_abort=False, may_fail=True)
@@ -184,7 +188,9 @@ class TestSoak:
         assert found[Kind.ABORTED], found
         tell(", ".join(f"{count} × {kind}" for kind, count in found.items()))
 
+    @pytest.mark.parametrize("faults", ["none", "both"])
     def test_a_store_that_fails(
-        self, tmp_path: Path, s3_options: dict[str, str], tell: Tell
+        self, faults: str, tmp_path: Path, s3_options: dict[str, str], tell: Tell
     ) -> None:
-        tell(play_on_s3(tmp_path, s3_options, SOAK_S))
+        events = harm(SOAK_S, freeze=faults == "both", kill=faults == "both")
+        tell(play_on_s3(tmp_path, s3_options, SOAK_S, events))
