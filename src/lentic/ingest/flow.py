@@ -73,17 +73,17 @@ def write(
             withdraw(table, begun.instant)
             raise
         except Exception as error:
-            is_ours = roll_back(table, begun.instant)
-            if heart is not None and not isinstance(error, Conflict):
-                heart.ensure_alive()
-            if is_ours or isinstance(error, Conflict):
+            if roll_back(table, begun.instant):
+                if heart is not None and not isinstance(error, Conflict):
+                    heart.ensure_alive()  # else it failed because it was stopped
                 raise
             # Whatever failed, it failed because the files of this write were taken away.
             raise InstantCancelled(
-                f"{begun.instant} was rolled back by another writer while it ran.",
+                f"{begun.instant} was rolled back by another writer, which took this one for dead.",
                 where=table.storage.root,
                 safe="nothing of this write is visible; start over",
-                next_step=f"lentic timeline {table.storage.root}",
+                next_step="look whether this process was paused, or raise "
+                "hoodie.client.heartbeat.interval_in_ms",
             ) from error
 
 

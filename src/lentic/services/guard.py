@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from lentic.coordination.guards import remove_guards, take_guard
 from lentic.coordination.heartbeat import load_heartbeat
 from lentic.engine import Engine
-from lentic.errors import ConfigError, PlanBusy
+from lentic.errors import ConfigError, Conflict, PlanBusy
 from lentic.format.names import State
 from lentic.format.times import RequestedAt
 from lentic.services.outcome import AlreadyCommitted, Committed, Outcome
@@ -45,10 +45,15 @@ def execute_plan(table: OpenTable, engine: Engine, plan: Instant, run: RunPlan) 
             _ensure_no_active_heartbeat(table, now)  # 3
             number = take_guard(table.storage, at)
             alive = staying_alive(table, engine, at, epoch=txn.epoch)
-            held.enter_context(alive)  # 5
+            heart = held.enter_context(alive)  # 5
             instant = now if now.state is State.INFLIGHT else txn.start(now)
             begun = Begun(instant, txn.timeline, epoch=txn.epoch, guard=number)  # 6
-        run(begun)  # 7
+        try:
+            run(begun)  # 7
+        except Exception as error:
+            if not isinstance(error, Conflict):
+                heart.ensure_alive()  # else it failed because it was stopped
+            raise
         # 8: `held` ends the heartbeat, on success or failure
     remove_guards(table.storage, at)
     done = load_timeline(table.storage).find(plan)

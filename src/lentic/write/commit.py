@@ -112,7 +112,7 @@ def commit_write(
         operation=operation, compacted=compacted, stats=stats, extra=extra, replaced=replaced or {}
     )
     completion.finalize(table.storage, instant.requested_at, run, accepted)
-    _reconcile(table, instant, run, metadata.paths())
+    _reconcile(table, instant, metadata.paths(), run=None if begun.guard is None else run)
     replaces = completed_action(instant.action) is Action.REPLACECOMMIT
     content = encode_commit_metadata(metadata, replaces=replaces)
     with transaction(table) as txn:
@@ -151,14 +151,15 @@ def _tidy(table: OpenTable, completed: Instant, named: frozenset[str], *, had_ot
         _log.warning("markers of %s stay until the next write: %s", completed, error)
 
 
-def _reconcile(table: OpenTable, instant: Instant, run: int, accepted: frozenset[str]) -> None:
-    """Delete what repeated attempts of this run left; a delete that fails fails the write (P15).
+def _reconcile(
+    table: OpenTable, instant: Instant, accepted: frozenset[str], *, run: int | None
+) -> None:
+    """Delete what repeated attempts left; a delete that fails fails the write (P15).
 
-    Names of other runs are not this one's to delete: it may have been given up, and another be at
-    it (R4).
+    Of a plan only what `run` itself left: it may have been given up, and another be at it (R4).
     """
     for path in markers.list_announced(table.storage, instant.requested_at):
-        if path not in accepted and run_of(path) == run:
+        if path not in accepted and (run is None or run_of(path) == run):
             table.storage.delete(path)
 
 
