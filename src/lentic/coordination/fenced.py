@@ -297,7 +297,7 @@ def _decode_stored(fields: Any) -> Stored | None:
         return None
     content, path = fields.get("content"), _text(fields, "path")
     staged = _text(fields, "staged")
-    if not layout.is_timeline_path(path) or (staged and not layout.is_staged_path(staged)):
+    if not layout.is_decidable_path(path) or (staged and not layout.is_staged_path(staged)):
         raise ValueError("it names a file that is not the timeline's")
     try:
         decoded = None if content is None else base64.b64decode(content, validate=True)

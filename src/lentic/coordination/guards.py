@@ -1,8 +1,9 @@
 """Who may execute a plan: whoever took its guard last.
 
-A guard is an empty file with a number, made under the table lock, one more than those before it. It
-never changes and is never overwritten, so a sleeper that wakes cannot pass for the present owner,
-whatever it does to the heartbeat. Completing a plan asks for the latest guard (R1).
+A guard is an empty file with a number, one more than those before it. Taking it is a decision of the
+table lock like a change of the timeline (`Transaction.take_guard`): whoever lost the lock takes
+none. It never changes and is never overwritten, so a sleeper that wakes cannot pass for the present
+owner, whatever it does to the heartbeat. Completing a plan asks for the latest guard (R1).
 """
 
 from __future__ import annotations
@@ -10,13 +11,6 @@ from __future__ import annotations
 from lentic.format import layout
 from lentic.format.times import RequestedAt
 from lentic.storage.base import Storage
-
-
-def take_guard(storage: Storage, at: RequestedAt) -> int:
-    """The number of a new guard of the plan at `at`. The caller holds the table lock."""
-    number = latest_guard(storage, at) + 1
-    storage.put_if_absent(layout.guard(at, number), b"")
-    return number
 
 
 def latest_guard(storage: Storage, at: RequestedAt) -> int:

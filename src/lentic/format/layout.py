@@ -45,10 +45,14 @@ def timeline_file(name: str) -> str:
     return f"{TIMELINE}/{name}"
 
 
-def is_timeline_path(path: str) -> bool:
-    """Whether `path` is that of a file directly in the active timeline."""
+def is_decidable_path(path: str) -> bool:
+    """Whether `path` is one that the table lock decides about: a file directly in the active
+    timeline, or a plan's guard."""
     directory, _, name = path.rpartition("/")
-    return directory == TIMELINE and name not in ("", ".", "..")
+    if name in ("", ".", ".."):
+        return False
+    plans, _, plan = directory.rpartition("/")
+    return directory == TIMELINE or (plans == GUARDS and plan.isdigit() and name.isdigit())
 
 
 def staged_intent(name: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
@@ -89,14 +90,15 @@ def execute_compaction(table: OpenTable, engine: Engine, at: RequestedAt) -> Out
     kept."""
     ensure_merge_known(table.config)
     plan = Instant(at, Action.COMPACTION, State.REQUESTED)
-    return execute_plan(table, engine, plan, lambda begun: _run_compaction(table, engine, begun))
+    return execute_plan(table, engine, plan, partial(_run_compaction, table, engine))
 
 
-def _run_compaction(table: OpenTable, engine: Engine, begun: Begun) -> Commit:
+def _run_compaction(
+    table: OpenTable, engine: Engine, begun: Begun, leftovers: tuple[str, ...]
+) -> Commit:
     at, timeline = begun.instant.requested_at, begun.timeline
     assert begun.guard is not None
-    # By name, so that whoever sleeps in here deletes nothing that was made after they fell asleep.
-    for path in markers.list_announced(table.storage, at):
+    for path in leftovers:
         table.storage.delete(path)
     completion.remove_completions(table.storage, at, keep_finalized=False)
     plan = load_compaction_plan(table.storage, begun.instant)

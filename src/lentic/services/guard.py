@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from lentic.coordination.guards import remove_guards, take_guard
+from lentic.coordination.guards import remove_guards
 from lentic.coordination.heartbeat import load_heartbeat
 from lentic.engine import Engine
 from lentic.errors import ConfigError, Conflict, PlanBusy
@@ -21,10 +21,12 @@ from lentic.services.outcome import AlreadyCommitted, Committed, Outcome
 from lentic.timeline.instant import Instant
 from lentic.timeline.reader import load_timeline
 from lentic.txn.transaction import OpenTable, transaction
+from lentic.write import markers
 from lentic.write.alive import staying_alive
 from lentic.write.commit import Begun, Commit
 
-RunPlan = Callable[[Begun], Commit]
+RunPlan = Callable[[Begun, tuple[str, ...]], Commit]
+"""Carries a plan out, after deleting the files that earlier executions announced."""
 
 
 def execute_plan(table: OpenTable, engine: Engine, plan: Instant, run: RunPlan) -> Outcome:
@@ -43,13 +45,15 @@ def execute_plan(table: OpenTable, engine: Engine, plan: Instant, run: RunPlan) 
             if now.is_completed:
                 return AlreadyCommitted(now)
             _ensure_no_active_heartbeat(table, now)  # 3
-            number = take_guard(table.storage, at)
+            # Before the guard is taken: of whoever takes it later, nothing is among these (R4).
+            leftovers = markers.list_announced(table.storage, at)
+            number = txn.take_guard(now)
             alive = staying_alive(table, engine, at, epoch=txn.epoch)
             heart = held.enter_context(alive)  # 5
             instant = now if now.state is State.INFLIGHT else txn.start(now)
             begun = Begun(instant, txn.timeline, epoch=txn.epoch, guard=number)  # 6
         try:
-            run(begun)  # 7
+            run(begun, leftovers)  # 7
         except Exception as error:
             if not isinstance(error, Conflict):
                 heart.ensure_alive()  # else it failed because it was stopped

@@ -7,6 +7,7 @@ the content is compared byte for byte.
 
 from __future__ import annotations
 
+from lentic.coordination.guards import latest_guard
 from lentic.coordination.lock import Held, Intent
 from lentic.errors import Conflict, MissingFile, OutcomeUnknown, StorageError
 from lentic.format import layout
@@ -54,8 +55,19 @@ def remove_pending(storage: Storage, held: Held, instant: Instant) -> None:
         storage.delete(layout.timeline_file(file.file_name))
 
 
+def take_guard(storage: Storage, held: Held, at: RequestedAt) -> int:
+    """The number of a new guard of the plan at `at`: decided like a change of the timeline, so that
+    whoever lost the lock takes none."""
+    number = latest_guard(storage, at) + 1
+    _decide(storage, held, layout.guard(at, number), b"")
+    return number
+
+
 def _create(storage: Storage, held: Held, instant: Instant, content: bytes) -> None:
-    path = layout.timeline_file(instant.file_name)
+    _decide(storage, held, layout.timeline_file(instant.file_name), content)
+
+
+def _decide(storage: Storage, held: Held, path: str, content: bytes) -> None:
     is_shared = held.publish(Intent(path, content))
     try:
         created = storage.put_if_absent(path, content)
@@ -67,7 +79,7 @@ def _create(storage: Storage, held: Held, instant: Instant, content: bytes) -> N
     held.settle()
     if not created:
         raise Conflict(
-            f"Instant file {instant.file_name} exists already: another writer that does not hold "
+            f"File {path.rpartition('/')[2]} exists already: another writer that does not hold "
             "this table's lock made it.",
             where=storage.root,
             safe="nothing was committed by this call",

@@ -80,6 +80,10 @@ class Transaction:
         assert at == self._seen, "the time must come from this transaction"
         return store.request(self.table.storage, self._held, action, at, content)
 
+    def take_guard(self, plan: Instant) -> int:
+        """The number under which this caller may execute `plan`, until somebody takes the next."""
+        return store.take_guard(self.table.storage, self._held, plan.requested_at)
+
     def start(self, instant: Instant, content: bytes = b"") -> Instant:
         """REQUESTED -> INFLIGHT."""
         return store.start(self.table.storage, self._held, instant, content)
