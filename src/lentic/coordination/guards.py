@@ -1,7 +1,7 @@
 """Who may execute a plan: whoever took its guard last.
 
-A guard is an empty file with a number, one more than those before it. Taking it is a decision of the
-table lock like a change of the timeline (`Transaction.take_guard`): whoever lost the lock takes
+A guard is an empty file with a number, one more than those before it. Taking it is a decision of
+the table lock like a change of the timeline (`Transaction.take_guard`): whoever lost the lock takes
 none. It never changes and is never overwritten, so a sleeper that wakes cannot pass for the present
 owner, whatever it does to the heartbeat. Completing a plan asks for the latest guard (R1).
 """
