@@ -9,6 +9,7 @@ Each request on stdin is one line and gets one line on the reply channel, in ord
     {"cmd": "sql", "path", "statements", "views", "settings"} -> {"rows": [[text, ...], ...]}
     {"cmd": "lock", "options"}                      -> {"held": true or false}
     {"cmd": "unlock"}                               -> {"held": false}
+    {"cmd": "lock_file", "text"}                    -> {"expired", "valid_until", "owner"}
     {"cmd": "stop"}                                 -> {"stopped": true}, then the process ends
 
 The first line, `{"ready": true}`, says that the session is up. A command that fails is answered
@@ -137,6 +138,19 @@ def lock(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
     return {"held": held}
 
 
+def lock_file(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
+    """What Hudi's storage-based lock provider makes of a lock object with this content."""
+    jvm: Any = spark._jvm
+    stream = jvm.java.io.ByteArrayInputStream(request["text"].encode())
+    models = jvm.org.apache.hudi.client.transaction.lock.models
+    found = models.StorageLockFile.createFromStream(stream, "version")
+    return {
+        "expired": found.isExpired(),
+        "valid_until": found.getValidUntilMs(),
+        "owner": found.getOwner(),
+    }
+
+
 def unlock(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
     """Gives back what `lock` took."""
     while _locks:
@@ -159,7 +173,14 @@ def reason(failure: Exception) -> str:
 
 def serve(spark: SparkSession, requests: TextIO, replies: TextIO) -> None:
     """Answers requests until `stop` or the end of input."""
-    commands = {"read": read, "write": write, "sql": sql, "lock": lock, "unlock": unlock}
+    commands = {
+        "read": read,
+        "write": write,
+        "sql": sql,
+        "lock": lock,
+        "unlock": unlock,
+        "lock_file": lock_file,
+    }
     for line in requests:
         request = json.loads(line)
         if request["cmd"] == "stop":

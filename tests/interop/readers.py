@@ -165,6 +165,10 @@ class ApacheHudi:
         finally:
             self._ask({"cmd": "unlock"}, COMMAND_TIMEOUT_S)
 
+    def lock_file(self, content: bytes) -> dict[str, Any]:
+        """Expired, valid until when and whose: a lock object as Hudi's own provider reads it."""
+        return self._ask({"cmd": "lock_file", "text": content.decode()}, COMMAND_TIMEOUT_S)
+
     @contextmanager
     def _handed_over(self, tables: Mapping[str, pa.Table]) -> Iterator[dict[str, str]]:
         """The tables as Parquet files that exist while the context lasts."""

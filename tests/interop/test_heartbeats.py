@@ -1,4 +1,4 @@
-"""Apache Hudi takes a lentic writer's heartbeat for one: it leaves the living alone (R14)."""
+"""Apache Hudi takes a lentic writer's heartbeat for one and its lock object for a lock (R14, R2)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 
 import lentic
+from lentic.coordination.lock import Intent
+from lentic.coordination.lock_storage import StorageLock
 from lentic.engine import LocalEngine
 from lentic.errors import Conflict
 from lentic.format import layout
 from lentic.format.names import Action
+from lentic.storage.memory import MemoryStorage
 from lentic.table import Table
+from lentic.world import real_world
 from tests.interop.operations import BUCKETS, Shape, Story, batch
 from tests.interop.readers import ApacheHudi
 
@@ -71,3 +75,15 @@ def test_hudi_leaves_a_living_writer_alone_and_gives_a_dead_one_up(
         Table(opened, _Meanwhile(die_and_be_given_up)).upsert(batch(0, 5, 5))
     assert [i for i in story.open().timeline() if i.action is Action.ROLLBACK]
     story.look("after the dead")
+
+
+def test_hudis_storage_based_provider_reads_the_lock_object(apache_hudi: ApacheHudi) -> None:
+    storage = MemoryStorage()
+    world = real_world()
+    before_ms = world.clock.now_ms()
+    with StorageLock(storage, world, 1_000, 60_000).hold() as held:
+        held.publish(Intent(layout.timeline_file("20240101000000000.commit.requested"), b"\x00"))
+        seen = apache_hudi.lock_file(storage.read(layout.STORAGE_LOCK))
+        assert not seen["expired"] and seen["owner"]
+        assert seen["valid_until"] >= before_ms + 60_000
+    assert apache_hudi.lock_file(storage.read(layout.STORAGE_LOCK))["expired"]
