@@ -1,4 +1,4 @@
-"""Apache Hudi takes a lentic writer's heartbeat for one and its lock object for a lock (R14, R2)."""
+"""Apache Hudi takes our heartbeat for one, and our lock object for a lock (R14, R2)."""
 
 from __future__ import annotations
 
