@@ -149,15 +149,20 @@ class SparkEngine:
         return self._spark.createDataFrame(names, f"`{FILE_ID}` string, `{FOUND_IN}` string")
 
     def join(self, source: Any, target: Any, join: Join) -> DataFrame:
-        left, right = _prefixed(self._frame(source), SOURCE), _prefixed(target, TARGET)
-        keys = [sql.col(_quoted(SOURCE + name)) for name in join.on]
+        given = self._frame(source)
+        # Plain names on the way: those of both sides have dots, by which Spark means parts.
+        left, right = _numbered(given, "s"), _numbered(target, "t")
+        keys = [sql.col(f"s{given.columns.index(name)}") for name in join.on]
         with self._watched(_CHECKING):
             if left.groupBy(*keys).count().where("count > 1").limit(1).collect():
                 raise twice(join.on)
         right = right.withColumn(MATCHED, sql.lit(True))
-        same = [sql.col(_quoted(SOURCE + n)) == sql.col(_quoted(TARGET + n)) for n in join.on]
+        found = [sql.col(f"t{target.columns.index(name)}") for name in join.on]
+        same = [key == other for key, other in zip(keys, found, strict=True)]
         pairs = left.join(right, same, "left").fillna(False, [MATCHED])
-        return pairs.mapInArrow(_by_batch(join.make), spark_schema(join.schema))
+        names = [*(SOURCE + n for n in given.columns), *(TARGET + n for n in target.columns)]
+        make = _renaming([*names, MATCHED], join.make)
+        return pairs.mapInArrow(_by_batch(make), spark_schema(join.schema))
 
     def collect(self, scan: Scan) -> DataFrame:
         struct = spark_schema(scan.schema)
@@ -263,8 +268,18 @@ def _not_found(tagged: DataFrame) -> DataFrame:
     return tagged.withColumn(FILE_ID, nothing).withColumn(FOUND_IN, nothing)
 
 
-def _prefixed(frame: DataFrame, prefix: str) -> DataFrame:
-    return frame.select(*(sql.col(_quoted(n)).alias(prefix + n) for n in frame.columns))
+def _numbered(frame: DataFrame, letter: str) -> DataFrame:
+    columns = enumerate(frame.columns)
+    return frame.select(*(sql.col(_quoted(n)).alias(f"{letter}{i}") for i, n in columns))
+
+
+def _renaming(
+    names: Sequence[str], make: Callable[[pa.RecordBatch], pa.RecordBatch]
+) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    def renamed(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return make(pa.RecordBatch.from_arrays(batch.columns, names=list(names)))
+
+    return renamed
 
 
 def _by_batch(make: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Callable[[Batches], Batches]:
