@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from lentic.errors import ConfigError
+from lentic.format import layout
 from lentic.format.bucket import parse_bucket
 from lentic.timeline.reader import load_commit_metadata
 from lentic.timeline.timeline import Timeline
@@ -73,7 +74,9 @@ def ensure_not_bucketed(groups: tuple[FileGroup, ...], name: str) -> None:
     bucketed = bool(groups) and all(n is not None and n < 10_000 for n in numbers)
     if log_only or bucketed:
         raise ConfigError(
-            f"Table {name} has file groups that were made by a bucket index.",
+            f"Table {name} has file groups that were made by a bucket index, and its properties do "
+            "not say how many buckets there are.",
+            where=layout.PROPERTIES,
             safe="nothing was committed; reading works",
             next_step='if its writers use N buckets: lentic.open(path, options={"'
             'hoodie.bucket.index.num.buckets": N})',
