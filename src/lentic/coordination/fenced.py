@@ -23,6 +23,7 @@ from lentic.coordination.lock import Intent
 from lentic.errors import Conflict, Corrupt, MissingFile, OutcomeUnknown, StorageError
 from lentic.format import layout
 from lentic.storage.base import Storage, Versioned
+from lentic.world import World
 
 _log = logging.getLogger(__name__)
 
@@ -72,6 +73,20 @@ class LockState:
     valid_until_ms: int = 0
     is_free: bool = True
     intent: Stored | None = None
+
+    def taken(self, world: World, *, owner: str, valid_until_ms: int) -> LockState:
+        """The state as the next holder begins with it; what was decided stays until it is done."""
+        return replace(
+            self,
+            owner=owner,
+            host=world.process.host,
+            pid=world.process.pid,
+            epoch=self.epoch + 1,
+            swaps=0,
+            since_ms=world.clock.now_ms(),
+            valid_until_ms=valid_until_ms,
+            is_free=False,
+        )
 
 
 def swap_surely(cell: Cell, data: bytes, version: str | None) -> str | None:

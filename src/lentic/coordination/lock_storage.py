@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lentic.coordination.fenced import (
     FencedHeld,
@@ -98,17 +98,11 @@ class StorageLock:
         return ended and still_s >= _STILL_S
 
     def _take(self, cell: StorageCell, before: LockState, version: str | None) -> FencedHeld | None:
-        now_ms = self.world.clock.now_ms()
-        state = replace(
-            before,
+        clock = self.world.clock
+        state = before.taken(
+            self.world,
             owner=self.world.entropy.uuid(),
-            host=self.world.process.host,
-            pid=self.world.process.pid,
-            epoch=before.epoch + 1,
-            swaps=0,
-            since_ms=now_ms,
-            valid_until_ms=now_ms + self.lease_ms,
-            is_free=False,
+            valid_until_ms=clock.now_ms() + self.lease_ms,
         )
         try:
             taken = swap_surely(cell, encode_state(state), version)
@@ -116,7 +110,6 @@ class StorageLock:
             return None  # should it have taken place after all, the lease ends by itself
         if taken is None:
             return None
-        clock = self.world.clock
         return FencedHeld(cell, self.storage, state, taken, lambda: clock.now_ms() + self.lease_ms)
 
     def _timed_out(self, cell: StorageCell, holder: LockState) -> LockTimeout:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lentic.config.zookeeper import SESSION_TIMEOUT_MS, ZooKeeperOptions
 from lentic.coordination.curator import Place, in_order, protected_prefix
@@ -146,17 +146,7 @@ class ZooKeeperLock:
         cell = PlaceCell(place)
         now = cell.read()
         before = LockState() if now is None else decode_state(now.data, cell.where)
-        state = replace(
-            before,
-            owner=place.uuid,
-            host=self.world.process.host,
-            pid=self.world.process.pid,
-            epoch=before.epoch + 1,
-            swaps=0,
-            since_ms=self.world.clock.now_ms(),
-            valid_until_ms=0,
-            is_free=False,
-        )
+        state = before.taken(self.world, owner=place.uuid, valid_until_ms=0)
         version = swap_surely(cell, encode_state(state), None if now is None else now.version)
         if version is None:
             return None
