@@ -23,7 +23,7 @@ from lentic.coordination.lock import Intent
 from lentic.errors import Conflict, Corrupt, MissingFile, OutcomeUnknown, StorageError
 from lentic.format import layout
 from lentic.storage.base import Storage, Versioned
-from lentic.world import World
+from lentic.world import Process
 
 _log = logging.getLogger(__name__)
 
@@ -74,16 +74,16 @@ class LockState:
     is_free: bool = True
     intent: Stored | None = None
 
-    def taken(self, world: World, *, owner: str, valid_until_ms: int) -> LockState:
+    def taken(self, by: Process, *, owner: str, now_ms: int, valid_until_ms: int) -> LockState:
         """The state as the next holder begins with it; what was decided stays until it is done."""
         return replace(
             self,
             owner=owner,
-            host=world.process.host,
-            pid=world.process.pid,
+            host=by.host,
+            pid=by.pid,
             epoch=self.epoch + 1,
             swaps=0,
-            since_ms=world.clock.now_ms(),
+            since_ms=now_ms,
             valid_until_ms=valid_until_ms,
             is_free=False,
         )

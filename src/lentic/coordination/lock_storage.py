@@ -99,10 +99,12 @@ class StorageLock:
 
     def _take(self, cell: StorageCell, before: LockState, version: str | None) -> FencedHeld | None:
         clock = self.world.clock
+        now_ms = clock.now_ms()
         state = before.taken(
-            self.world,
+            self.world.process,
             owner=self.world.entropy.uuid(),
-            valid_until_ms=clock.now_ms() + self.lease_ms,
+            now_ms=now_ms,
+            valid_until_ms=now_ms + self.lease_ms,
         )
         try:
             taken = swap_surely(cell, encode_state(state), version)

@@ -146,7 +146,12 @@ class ZooKeeperLock:
         cell = PlaceCell(place)
         now = cell.read()
         before = LockState() if now is None else decode_state(now.data, cell.where)
-        state = before.taken(self.world, owner=place.uuid, valid_until_ms=0)
+        state = before.taken(
+            self.world.process,
+            owner=place.uuid,
+            now_ms=self.world.clock.now_ms(),
+            valid_until_ms=0,
+        )
         version = swap_surely(cell, encode_state(state), None if now is None else now.version)
         if version is None:
             return None
