@@ -48,6 +48,13 @@ def test_nothing_is_lost_doubled_or_seen_too_early() -> None:
     assert SEEDS < 20 or len(met) >= 6, "the seeds must bring different faults"
 
 
+@pytest.mark.parametrize("seed", [11_515, 12_733])
+def test_what_a_dead_holder_decided_is_seen_by_a_cleaner_that_waits(seed: int) -> None:
+    """A writer died between its decision in the lock and the file: the next holder makes it, and
+    a cleaner that looks before it holds the lock would leave the instant pending."""
+    assert not violations(seed)
+
+
 def _without_r1(patch: pytest.MonkeyPatch) -> None:
     def ensure_nothing(self: Transaction, instant: Instant) -> None:
         """Whatever the timeline says."""

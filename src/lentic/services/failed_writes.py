@@ -57,6 +57,9 @@ def roll_back_expired(table: OpenTable, *, waits: bool = False) -> tuple[Instant
     this process is left for the next call; with it, the call lasts until all that is pending has
     ended or given a sign of life.
     """
+    if waits:
+        with transaction(table):
+            pass  # what a holder of the lock decided and left undone is done now, and seen (R2)
     timeline = sweep_markers(table)
     if waits:
         _await_news(table)
