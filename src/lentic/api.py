@@ -31,6 +31,7 @@ from lentic.config.groups import (
     storage_options,
 )
 from lentic.config.options import Option, Settings, contradiction, resolve
+from lentic.config.services import ServiceOptions
 from lentic.config.sharing import LockKind, LockOptions, SharingOptions
 from lentic.config.zookeeper import ZooKeeperOptions
 from lentic.coordination.heartbeat import Pulse, Watch
@@ -295,6 +296,7 @@ def _open(storage: Storage, config: TableConfig, settings: Settings, spark: Any)
         write_options=WriteOptions.parse(settings),
         lock_options=lock_options,
         sharing=sharing,
+        services=ServiceOptions.parse(settings),
         # What was seen of heartbeats outlives a handle on the table: see `coordination.heartbeat`.
         watch=_watches.setdefault((storage.root, pulse), Watch(world.clock, pulse.ttl_ms)),
     )

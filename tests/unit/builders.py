@@ -16,6 +16,7 @@ from lentic.config.groups import (
     WriteOptions,
 )
 from lentic.config.options import resolve
+from lentic.config.services import ServiceOptions
 from lentic.config.sharing import LockOptions, SharingOptions
 from lentic.coordination.heartbeat import Watch
 from lentic.coordination.lock_process import ProcessLock
@@ -212,6 +213,7 @@ def new_table(
         write_options=WriteOptions.parse(settings),
         lock_options=LockOptions.parse(settings),
         sharing=SharingOptions.parse(settings),
+        services=ServiceOptions.parse(settings),
         watch=Watch((world or still_world()).clock, 120_000),
     )
 

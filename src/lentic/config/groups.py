@@ -20,6 +20,7 @@ from lentic.config.options import (
     parse_names,
     parse_whole,
 )
+from lentic.config.services import SERVICES
 from lentic.config.sharing import SHARING
 
 BUCKETS_MAX = 99_999_999
@@ -327,6 +328,7 @@ REGISTRY: tuple[Option[Any], ...] = (
     EXACT_COUNTS,
     ON_METADATA_TABLE,
     *SHARING,
+    *SERVICES,
     PROGRESS,
 )
 """Every option, in the order of the documentation."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 from lentic.api import create_table, load_table_config, plan_table
 from lentic.config.groups import REGISTRY, TableOptions, WriteOptions
 from lentic.config.options import resolve
+from lentic.config.services import ServiceOptions
 from lentic.config.sharing import LockOptions, SharingOptions
 from lentic.coordination.heartbeat import Watch
 from lentic.coordination.lock import LockProvider
@@ -47,6 +48,7 @@ def open_on(
         write_options=WriteOptions.parse(settings),
         lock_options=LockOptions.parse(settings),
         sharing=sharing,
+        services=ServiceOptions.parse(settings),
         watch=Watch(world.clock, ttl_ms),
     )
     return Table(opened, engine or LocalEngine(threads=1))

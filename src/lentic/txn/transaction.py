@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from lentic.config.groups import WriteOptions
+from lentic.config.services import ServiceOptions
 from lentic.config.sharing import LockOptions, SharingOptions
 from lentic.coordination.heartbeat import Pulse, Watch
 from lentic.coordination.lock import Held, LockProvider
@@ -39,6 +40,7 @@ class OpenTable:
     write_options: WriteOptions
     lock_options: LockOptions
     sharing: SharingOptions
+    services: ServiceOptions
     watch: Watch
 
     @property
