@@ -56,7 +56,7 @@ def test_what_a_dead_holder_decided_is_seen_by_a_cleaner_that_waits(seed: int) -
 
 
 def _without_r1(patch: pytest.MonkeyPatch) -> None:
-    def ensure_nothing(self: Transaction, instant: Instant) -> None:
+    def ensure_nothing(self: Transaction, instant: Instant, **settled: object) -> None:
         """Whatever the timeline says."""
 
     patch.setattr(Transaction, "ensure_still_ours", ensure_nothing)

@@ -14,7 +14,8 @@ from lentic.format.plans import (
     decode_rollback_plan,
     decode_rollback_target,
 )
-from lentic.format.times import RequestedAt
+from lentic.format.removable import decode_is_removable
+from lentic.format.times import RequestedAt, is_before
 from lentic.storage.base import Storage
 from lentic.timeline.instant import Instant
 from lentic.timeline.timeline import Timeline, parse_timeline
@@ -70,6 +71,29 @@ def load_rollback_target(storage: Storage, instant: Instant) -> RequestedAt | No
         return decode_rollback_target(storage.read(path), path)
     except MissingFile:
         return None
+
+
+def list_rollbacks_of(
+    storage: Storage, timeline: Timeline, instant: Instant
+) -> tuple[Instant, ...]:
+    """The rollbacks, pending or completed, that target `instant`."""
+    later = (
+        rollback
+        for rollback in timeline.instants
+        if rollback.action is Action.ROLLBACK
+        and is_before(instant.requested_at, rollback.requested_at)
+    )
+    return tuple(r for r in later if load_rollback_target(storage, r) == instant.requested_at)
+
+
+def load_is_removable(storage: Storage, plan: Instant) -> bool:
+    """Whether the plan says of itself that it is removable. One that does not read says nothing:
+    it stays, and whoever executes it is told that it is damaged."""
+    path = _requested_file(plan)
+    try:
+        return decode_is_removable(storage.read(path), plan.action, path)
+    except (Corrupt, MissingFile):
+        return False
 
 
 def load_earliest_retained(storage: Storage, timeline: Timeline) -> RequestedAt | None:
