@@ -6,7 +6,7 @@ from lentic.errors import Corrupt, MissingFile
 from lentic.format import layout
 from lentic.format.avro import decode_container
 from lentic.format.commit_metadata import CommitMetadata, decode_commit_metadata
-from lentic.format.names import Action, State, requested_at_of
+from lentic.format.names import Action, State, completed_action, requested_at_of
 from lentic.format.plans import (
     CompactionPlan,
     RollbackPlan,
@@ -53,8 +53,10 @@ def decode_write(content: bytes, instant: Instant, where: str) -> CommitMetadata
 
 
 def load_compaction_plan(storage: Storage, instant: Instant) -> CompactionPlan:
-    """The plan of a compaction, in whatever state it is."""
-    path = _requested_file(Instant(instant.requested_at, Action.COMPACTION, State.REQUESTED))
+    """The plan of a compaction or a log compaction, in whatever state it is."""
+    folds = completed_action(instant.action) is Action.DELTACOMMIT
+    action = Action.LOGCOMPACTION if folds else Action.COMPACTION
+    path = _requested_file(Instant(instant.requested_at, action, State.REQUESTED))
     return decode_compaction_plan(storage.read(path), path)
 
 
