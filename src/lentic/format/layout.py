@@ -60,6 +60,11 @@ def staged_intent(name: str) -> str:
     return f"{STAGED}/{name}"
 
 
+def clock_probe(name: str) -> str:
+    """Path of a file that is made to learn what time the storage has, and removed at once."""
+    return f"{LOCKS}/clock-{name}"
+
+
 def is_staged_path(path: str) -> bool:
     """Whether `path` is one that `staged_intent` makes."""
     directory, _, name = path.rpartition("/")

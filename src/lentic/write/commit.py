@@ -77,6 +77,8 @@ class Begun:
     """That of the transaction it began in."""
     guard: int | None = None
     """For plans, which may be executed more than once: the guard under which this is done."""
+    settled: frozenset[RequestedAt] = frozenset()
+    """Rollbacks that undid earlier executions of the plan, and do not stand against this one."""
 
 
 def begin_write(
@@ -119,9 +121,9 @@ def commit_write(
         _ensure_metadata_table_true(txn, may_drop=False)
         if begun.guard is not None:
             _ensure_guard(txn, begun)
-        if not compacted:
+        if instant.action is not Action.COMPACTION:  # its plan keeps others out
             _ensure_nothing_lost(txn, begun, metadata)
-        completed = txn.complete(instant, content)
+        completed = txn.complete(instant, content, settled=begun.settled)
     _tidy(table, completed, metadata.paths(), had_others=begun.guard is not None)
     assert completed.completed_at is not None
     return Commit(
