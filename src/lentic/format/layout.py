@@ -8,6 +8,7 @@
 .hoodie/.heartbeat/<requested_at>       sign of life of a writer
 .hoodie/.guard/<requested_at>/<number>  who may execute a plan: the latest
 .hoodie/.locks/                         the table lock; staged/ beneath it what it decided
+.hoodie/.sweep                          while orphans are swept: the storage's own now
 .hoodie/metadata/                       the metadata table, a table of its own
 <partition>/.hoodie_partition_metadata  makes a folder a partition
 <partition>/<data file>
@@ -34,6 +35,7 @@ LOCKS = ".hoodie/.locks"
 LOCK = ".hoodie/.locks/lentic.lock"
 STORAGE_LOCK = ".hoodie/.locks/table_lock.json"
 STAGED = ".hoodie/.locks/staged"
+SWEEP = ".hoodie/.sweep"
 METADATA_TABLE = ".hoodie/metadata"
 PARTITION_METADATA = ".hoodie_partition_metadata"
 

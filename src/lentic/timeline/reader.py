@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lentic.errors import Corrupt, MissingFile
 from lentic.format import layout
-from lentic.format.avro import decode_container
+from lentic.format.clean import CleanPlan, decode_clean_metadata, decode_clean_plan
 from lentic.format.commit_metadata import CommitMetadata, decode_commit_metadata
 from lentic.format.names import Action, State, completed_action, requested_at_of
 from lentic.format.plans import (
@@ -98,13 +98,19 @@ def load_is_removable(storage: Storage, plan: Instant) -> bool:
         return False
 
 
+def load_clean_plan(storage: Storage, instant: Instant) -> CleanPlan:
+    """The plan of a clean, in whatever state it is."""
+    path = _requested_file(instant)
+    return decode_clean_plan(storage.read(path), root=storage.root, where=path)
+
+
 def load_earliest_retained(storage: Storage, timeline: Timeline) -> RequestedAt | None:
     """The oldest instant that the latest clean kept readable, if a clean ever said so."""
     for clean in reversed(timeline.completed(Action.CLEAN)):
         path = layout.timeline_file(clean.file_name)
-        record = decode_container(storage.read(path), path, ("HoodieCleanMetadata",)) or {}
-        if kept := record.get("earliestCommitToRetain"):
-            return RequestedAt(kept)
+        data = storage.read(path)
+        if data and (kept := decode_clean_metadata(data, path).retained):
+            return kept
     return None
 
 

@@ -86,7 +86,7 @@ def begin_write(
 ) -> Begun:
     """(nothing) -> INFLIGHT, in one transaction."""
     with transaction(table) as txn:
-        _ensure_metadata_table_true(txn, may_drop=True)
+        ensure_metadata_table_true(txn, may_drop=True)
         instant = txn.start(txn.request(action))
         return Begun(instant, txn.timeline, seen, looks_up, txn.epoch)
 
@@ -118,7 +118,7 @@ def commit_write(
     replaces = completed_action(instant.action) is Action.REPLACECOMMIT
     content = encode_commit_metadata(metadata, replaces=replaces)
     with transaction(table) as txn:
-        _ensure_metadata_table_true(txn, may_drop=False)
+        ensure_metadata_table_true(txn, may_drop=False)
         if begun.guard is not None:
             _ensure_guard(txn, begun)
         if instant.action is not Action.COMPACTION:  # its plan keeps others out
@@ -213,7 +213,7 @@ def list_others(storage: Storage, begun: Begun, now: Timeline, mine: Mine) -> It
             yield Theirs(plan, Touched(rewritten=groups), is_compaction=True)
 
 
-def _ensure_metadata_table_true(txn: Transaction, *, may_drop: bool) -> None:
+def ensure_metadata_table_true(txn: Transaction, *, may_drop: bool) -> None:
     """A metadata table that misses a commit hides rows from other engines without a word, so a
     table that lists one is refused, or its list is emptied first."""
     data = txn.table.storage.read(layout.PROPERTIES)
