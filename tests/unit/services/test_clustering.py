@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pyarrow as pa
@@ -21,10 +22,10 @@ from tests.unit.builders import data_paths, rows
 from tests.unit.services.clusterings import (
     cluster,
     execute,
-    storage_of,
     pending,
     plan_at,
     schedule,
+    storage_of,
 )
 from tests.unit.verbs import EVERY, JOINED, KINDS, found, groups, make_table
 
@@ -140,7 +141,7 @@ def test_files_have_the_target_size(kind: str, sort_by: tuple[str, ...]) -> None
                 pq.read_table(storage_of(table).open_input(part.base.path))["v"].to_pylist()
             ]
         )
-        assert all(one[1] <= other[0] for one, other in zip(ranges, ranges[1:], strict=False))
+        assert all(one[1] <= other[0] for one, other in itertools.pairwise(ranges))
 
 
 @EVERY
