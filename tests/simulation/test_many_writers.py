@@ -110,7 +110,8 @@ def _without_r12(patch: pytest.MonkeyPatch) -> None:
 
     def schedule(table: OpenTable) -> RequestedAt | None:
         seen = load_timeline(table.storage)
-        plan = compaction.plan_compaction(compaction.load_table_view(table.storage, seen))
+        groups = compaction.load_table_view(table.storage, seen)
+        plan = compaction.plan_compaction(groups, table.services.compaction)
         with transaction.transaction(table) as txn:
             if pending := txn.timeline.pending(compaction.Action.COMPACTION):
                 return pending[0].requested_at

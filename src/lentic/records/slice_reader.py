@@ -17,7 +17,7 @@ from lentic.format.keys import record_keys
 from lentic.format.record_fields import META_FIELDS, PARTITION_PATH, RECORD_KEY
 from lentic.records.align import align
 from lentic.records.grouped import GroupedMerge, Grouping
-from lentic.records.log_scan import has_partial_block, scan_logs
+from lentic.records.log_scan import Placed, has_partial_block, load_live_blocks, scan_logs
 from lentic.records.merge import IS_DELETED, Deletes, Merge, Merging, reduce_changes
 from lentic.records.partial import is_partial, partial_merge
 from lentic.storage.base import Storage
@@ -99,6 +99,11 @@ class SliceReader:
         if is_partial(found, schema):
             return partial_merge(found, schema, self.ordering)
         return Merge(reduce_changes(found, schema, self.ordering), self.ordering)
+
+    def blocks(self, part: FileSlice) -> list[Placed]:
+        """The log blocks of `part` that count, in merge order."""
+        _ensure_as_written(part)
+        return load_live_blocks(self.storage, part.logs)
 
     def deletes_upon_partial(self, part: FileSlice) -> pa.Array:
         """The keys that the logs of `part` delete, if some of their rows are partial.

@@ -126,7 +126,7 @@ def commit_write(
         _ensure_metadata_table_true(txn, may_drop=False)
         if begun.guard is not None:
             _ensure_guard(txn, begun)
-        if not compacted:
+        if instant.action is not Action.COMPACTION:  # its plan keeps others out
             _ensure_nothing_lost(txn, begun, metadata)
         completed = txn.complete(instant, content)
     _tidy(table, completed, metadata.paths(), had_others=begun.guard is not None)
