@@ -124,6 +124,11 @@ class Stage:
         """The plan as it stands."""
         return load_timeline(self.memory).find(self.plan)
 
+    def leave(self) -> Scene:
+        """The scene as it is now, for others to be played on."""
+        files = tuple((file.path, self.memory.read(file.path)) for file in self.memory.walk(""))
+        return Scene(files, self.sim.now_ms, self.plain.epoch, self.plain.last_time)
+
     def rows(self) -> dict[str, str]:
         table = open_on(self.memory, self.sim.world("reader"), self.plain, OPTIONS)
         found = table.read().to_pylist()
