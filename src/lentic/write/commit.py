@@ -34,6 +34,7 @@ from lentic.txn.conflicts import (
     may_stand_against,
     planned_since,
     touched_by,
+    undone_since,
 )
 from lentic.txn.transaction import OpenTable, Transaction, transaction
 from lentic.write import completion, markers
@@ -84,7 +85,7 @@ def begin_write(
 ) -> Begun:
     """(nothing) -> INFLIGHT, in one transaction."""
     with transaction(table) as txn:
-        _ensure_metadata_table_true(txn, may_drop=True)
+        ensure_metadata_table_true(txn, may_drop=True)
         instant = txn.start(txn.request(action))
         return Begun(instant, txn.timeline, seen, looks_up, txn.epoch)
 
@@ -116,7 +117,7 @@ def commit_write(
     replaces = completed_action(instant.action) is Action.REPLACECOMMIT
     content = encode_commit_metadata(metadata, replaces=replaces)
     with transaction(table) as txn:
-        _ensure_metadata_table_true(txn, may_drop=False)
+        ensure_metadata_table_true(txn, may_drop=False)
         if begun.guard is not None:
             _ensure_guard(txn, begun)
         if not compacted:
@@ -176,8 +177,9 @@ def _ensure_guard(txn: Transaction, begun: Begun) -> None:
 
 
 def _ensure_nothing_lost(txn: Transaction, begun: Begun, metadata: CommitMetadata) -> None:
-    """What a write has read, to rewrite it or to compute rows from it, must still be all there is
-    (txn/conflicts.py)."""
+    """What a write has read, to rewrite it or to compute rows from it, must still be all there is,
+    and be there (txn/conflicts.py)."""
+    ensure_none_undone(txn.table, begun, txn.timeline)
     touched = touched_by(metadata)
     if not begun.looks_up:
         touched = replace(touched, grown=frozenset())
@@ -198,6 +200,21 @@ def _ensure_nothing_lost(txn: Transaction, begun: Begun, metadata: CommitMetadat
         )
 
 
+def ensure_none_undone(table: OpenTable, begun: Begun, now: Timeline) -> None:
+    """`WriteConflict` if a write that `begun` builds on was rolled back since, or restored away."""
+    undone = undone_since(begun.timeline, now)
+    if begun.seen is not None:
+        undone += undone_since(begun.seen, now)
+    if undone:
+        raise WriteConflict(
+            f"{undone[0]}, which this write was built upon, was undone meanwhile.",
+            where=table.storage.root,
+            safe="nothing of this write is visible",
+            next_step="write again, or let that happen by itself: "
+            "hoodie.write.num.retries.on.conflict.failures",
+        )
+
+
 def list_others(storage: Storage, begun: Begun, now: Timeline, mine: Mine) -> Iterator[Theirs]:
     """What others did since `mine` began or was computed, as far as it may stand against it."""
     fresh = set(completed_since(begun.timeline, now))
@@ -211,7 +228,7 @@ def list_others(storage: Storage, begun: Begun, now: Timeline, mine: Mine) -> It
             yield Theirs(plan, Touched(rewritten=groups), is_compaction=True)
 
 
-def _ensure_metadata_table_true(txn: Transaction, *, may_drop: bool) -> None:
+def ensure_metadata_table_true(txn: Transaction, *, may_drop: bool) -> None:
     """A metadata table that misses a commit hides rows from other engines without a word, so a
     table that lists one is refused, or its list is emptied first."""
     data = txn.table.storage.read(layout.PROPERTIES)
