@@ -152,7 +152,7 @@ class Transaction:
             )
         if rollback := self.rollback_of(instant) or self.restore_of(instant):
             raise InstantCancelled(
-                f"{instant} is being undone by {rollback}.",
+                f"{instant} is being rolled back by {rollback}.",
                 where=self.table.storage.root,
                 safe="nothing of this attempt is visible; start over",
                 next_step=f"lentic timeline {self.table.storage.root}",

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from lentic.engine import LocalEngine
+from lentic.format.avro import encode_container
+from lentic.format.names import Action
 from lentic.format.times import RequestedAt
 from lentic.services.verify import verify_table
 from lentic.testing.checkers import list_leftovers
 from lentic.timeline.reader import load_timeline
-from lentic.txn.transaction import OpenTable
+from lentic.txn.transaction import OpenTable, transaction
 from tests.unit.builders import new_table
 from tests.unit.write.attempts import read_all
 
@@ -52,3 +54,21 @@ def ensure_sound(table: OpenTable) -> None:
     assert verify_table(table.storage) == []
     assert list_leftovers(table.storage) == []
     assert load_timeline(table.storage).pending() == ()
+
+
+def put_clean_plan(table: OpenTable, path: str) -> None:
+    """A clean that is planned and going to delete `path`."""
+    partition = path.rpartition("/")[0]
+    file = {"filePath": f"{table.storage.root}/{path}", "isBootstrapBaseFile": False}
+    record = {
+        "earliestInstantToRetain": None,
+        "lastCompletedCommitTimestamp": "",
+        "policy": "KEEP_LATEST_COMMITS",
+        "filesToBeDeletedPerPartition": None,
+        "version": 2,
+        "filePathsToBeDeletedPerPartition": {partition: [file]},
+        "partitionsToBeDeleted": [],
+        "extraMetadata": {},
+    }
+    with transaction(table) as txn:
+        txn.request(Action.CLEAN, encode_container("HoodieCleanerPlan", record))

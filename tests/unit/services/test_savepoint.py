@@ -8,13 +8,17 @@ from lentic.errors import Refused
 from lentic.format import layout
 from lentic.format.names import Action
 from lentic.format.times import RequestedAt
+from lentic.services.restore import restore_table
 from lentic.services.savepoint import load_savepoints, make_savepoint, remove_savepoint
+from lentic.services.undo_completed import roll_back_instant
+from lentic.services.verify import verify_table
 from lentic.table import Table
 from lentic.timeline.reader import load_timeline
 from tests.unit.builders import data_paths, rows
 from tests.unit.services.past import (
     TYPES,
     ensure_sound,
+    put_clean_plan,
     some_table,
     values,
 )
@@ -105,3 +109,29 @@ def test_a_savepoint_whose_maker_died_is_made_anew_and_stops_nobody() -> None:
     upsert(table, rows(("b", 1, "d")))
     assert make_savepoint(table, first).is_completed
     ensure_sound(table)
+
+
+def test_files_that_a_pending_clean_will_take_can_be_neither_kept_nor_gone_back_to() -> None:
+    table = some_table("COPY_ON_WRITE", 1)
+    first = upsert(table, rows(("a", 1, "d")))
+    (old,) = data_paths(table.storage)
+    second = upsert(table, rows(("a", 2, "d")))
+    put_clean_plan(table, old)
+    for call in (make_savepoint, restore_table):
+        with pytest.raises(Refused, match="about to be deleted by clean") as caught:
+            call(table, first)
+        assert caught.value.where == old
+    with pytest.raises(Refused, match="about to be deleted by clean"):
+        roll_back_instant(table, second)
+    assert make_savepoint(table).requested_at == second, "its files stay"
+
+
+def test_a_savepoint_whose_files_are_gone_is_found_by_verify() -> None:
+    table = some_table("COPY_ON_WRITE", 1)
+    upsert(table, rows(("a", 1, "d")))
+    (old,) = data_paths(table.storage)
+    made = make_savepoint(table)
+    upsert(table, rows(("a", 2, "d")))
+    assert verify_table(table.storage) == []
+    table.storage.delete(old)
+    assert verify_table(table.storage) == [f"{old} is protected by {made} and is not there"]
