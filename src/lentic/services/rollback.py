@@ -32,10 +32,11 @@ from lentic.format.plans import (
 from lentic.format.times import RequestedAt, parse_epoch_ms
 from lentic.storage.base import Storage
 from lentic.timeline.history import load_history
-from lentic.timeline.instant import PLANS, Instant
+from lentic.timeline.instant import PLANS, WRITES, Instant
 from lentic.timeline.reader import (
     load_commit_metadata,
     load_is_removable,
+    load_restored,
     load_rollback_plan,
     load_rollback_target,
     load_timeline,
@@ -77,7 +78,7 @@ def withdraw(table: OpenTable, target: Instant) -> None:
         now = txn.timeline.find(target)
         if now is None or not now.is_pending:
             return
-        _finalize_empty(storage, at)
+        finalize_empty(storage, at)
         if not markers.list_announced(storage, at):
             txn.remove(now)
             completion.remove_completions(storage, at, keep_finalized=True)
@@ -104,7 +105,9 @@ def sweep_markers(table: OpenTable) -> Timeline:
     if not marked:
         return timeline
     done = timeline.completions().keys()
-    undone = _list_undone(storage, timeline) & marked - pending - done
+    undone = _list_undone(storage, timeline)
+    undone |= {at for at, _ in load_restored(storage, timeline.completed(Action.RESTORE))}
+    undone &= marked - pending - done
     if undone:  # of a plan perhaps one execution alone; another may have completed it since
         undone -= {i.requested_at for i in load_history(storage).instants if i.is_completed}
     ended = undone | done
@@ -165,7 +168,7 @@ def _find_rollback(txn: Transaction, target: Instant) -> Instant | None:
     return next((r for r in found if r.is_pending or not stays), None)
 
 
-def _finalize_empty(storage: Storage, at: RequestedAt) -> None:
+def finalize_empty(storage: Storage, at: RequestedAt) -> None:
     """Have attempts that still run find that nothing may be added, if the write's own run has not
     said so before."""
     storage.delete(layout.accepted_statuses(at))  # of a run that died before its finalize marker
@@ -178,6 +181,15 @@ def _is_finalized_empty(storage: Storage, at: RequestedAt) -> bool:
     return found is not None and found.run == _NO_RUN
 
 
+def _hidden_target(timeline: Timeline, plan: RollbackPlan) -> Instant | None:
+    """What a rollback of a completed write has left of it: it looks as if it had never completed.
+    The plan names it by the action it completed as, so that no plan which is kept is meant."""
+    if plan.action not in WRITES:
+        return None
+    pending = (i for i in timeline.pending() if i.identity == (plan.target, plan.action))
+    return next(pending, None)
+
+
 def execute_undo(table: OpenTable, undo: Undo, target: Instant | None) -> None:
     """Carry a published plan out, and take `target` off the timeline. Safe to repeat, and to do
     twice at once."""
@@ -188,7 +200,7 @@ def execute_undo(table: OpenTable, undo: Undo, target: Instant | None) -> None:
 
 
 def _undo_write(table: OpenTable, undo: Undo, target: Instant | None) -> None:
-    _finalize_empty(table.storage, undo.plan.target)
+    finalize_empty(table.storage, undo.plan.target)
     # Attempts that still ran when the plan was made may have announced more files since.
     late = markers.list_announced(table.storage, undo.plan.target)
     files = tuple(sorted({*undo.plan.files, *late}))
@@ -196,6 +208,8 @@ def _undo_write(table: OpenTable, undo: Undo, target: Instant | None) -> None:
         table.storage.delete(path)
     with transaction(table) as txn:
         _complete(txn, undo, files)
+        if target is None:
+            target = _hidden_target(txn.timeline, undo.plan)
         if target is not None:
             txn.remove(target)
     markers.remove_markers(table.storage, undo.plan.target)
@@ -217,7 +231,7 @@ def _undo_execution(table: OpenTable, undo: Undo, *, removes: bool) -> None:
         # Only here it is certain: deleting is not fenced, and a sleeper's may have come too late.
         is_gone = txn.timeline.find(plan) is None
     if is_gone:
-        _finalize_empty(storage, at)
+        finalize_empty(storage, at)
         _delete_announced(table, at)
         markers.remove_markers(storage, at)
         completion.remove_completions(storage, at, keep_finalized=True)
