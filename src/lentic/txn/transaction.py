@@ -6,7 +6,7 @@ on the timeline loaded in it. All changes of the timeline go through the methods
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -22,9 +22,9 @@ from lentic.format.names import Action, State
 from lentic.format.table_config import TableConfig
 from lentic.format.times import CompletedAt, RequestedAt, is_before
 from lentic.storage.base import Storage
-from lentic.timeline import store
+from lentic.timeline import history_store, store
 from lentic.timeline.instant import Instant
-from lentic.timeline.reader import load_rollback_target, load_timeline
+from lentic.timeline.reader import load_active, load_rollback_target
 from lentic.timeline.timeline import Timeline
 from lentic.world import World
 
@@ -108,6 +108,12 @@ class Transaction:
         """Take a pending instant off the timeline, after its files are gone."""
         store.remove_pending(self.table.storage, self._held, instant)
 
+    def archive(self, instants: Sequence[Instant]) -> None:
+        """Move completed instants, the oldest of the timeline, to its history."""
+        assert all(instant.is_completed for instant in instants), instants
+        batch = self.table.services.archive.batch
+        history_store.archive(self.table.storage, self._held, instants, batch)
+
     def ensure_still_ours(self, instant: Instant) -> None:
         """R1: on the timeline of this transaction, `instant` is inflight and nobody undoes it."""
         now = self.timeline.find(instant)
@@ -146,6 +152,8 @@ class Transaction:
 
 @contextmanager
 def transaction(table: OpenTable) -> Iterator[Transaction]:
-    """Hold the table's lock and load the timeline inside it."""
+    """Hold the table's lock and load the timeline inside it, rid of what is archived already."""
     with table.lock.hold() as held:
-        yield Transaction(table, held, load_timeline(table.storage))
+        timeline, archived = load_active(table.storage)
+        history_store.remove_archived(table.storage, held, archived)
+        yield Transaction(table, held, timeline)

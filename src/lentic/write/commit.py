@@ -21,8 +21,9 @@ from lentic.format.properties import decode_properties, encode_properties
 from lentic.format.table_config import decode_table_config
 from lentic.format.times import CompletedAt, RequestedAt
 from lentic.storage.base import Storage
-from lentic.timeline.instant import Instant
-from lentic.timeline.reader import load_commit_metadata, load_compaction_plan
+from lentic.timeline.history import History, load_archived_after
+from lentic.timeline.instant import WRITES, Instant
+from lentic.timeline.reader import decode_write, load_commit_metadata, load_compaction_plan
 from lentic.timeline.timeline import Timeline
 from lentic.txn.conflicts import (
     Mine,
@@ -205,10 +206,30 @@ def list_others(storage: Storage, begun: Begun, now: Timeline, mine: Mine) -> It
         if may_stand_against(mine, other):
             metadata = load_commit_metadata(storage, other)
             yield Theirs(other, touched_by(metadata), other in fresh, metadata.compacted)
+    for other, content in _archived_since(storage, begun, now).contents.items():
+        if other.action in WRITES and may_stand_against(mine, other):
+            metadata = decode_write(content, other, f"{layout.HISTORY} {other}")
+            is_fresh = str(other.completed_at) > _last_completion(begun.timeline)
+            yield Theirs(other, touched_by(metadata), is_fresh, metadata.compacted)
     for plan in planned_since(begun.timeline, now):
         if may_stand_against(mine, plan):
             groups = load_compaction_plan(storage, plan).groups()
             yield Theirs(plan, Touched(rewritten=groups), is_compaction=True)
+
+
+def _archived_since(storage: Storage, begun: Begun, now: Timeline) -> History:
+    """What completed since and was archived since. Archiving takes the oldest, so that nothing was
+    while the oldest that was seen is still active."""
+    seen = begun.seen or begun.timeline
+    first = next(iter(seen.instants), None)
+    if first is not None and now.find(first) is not None:
+        return History()
+    return load_archived_after(storage, _last_completion(seen))
+
+
+def _last_completion(timeline: Timeline) -> str:
+    """Completions appear in their order (P3): what completed later than this was not seen."""
+    return max((str(instant.completed_at) for instant in timeline.completed()), default="")
 
 
 def _ensure_metadata_table_true(txn: Transaction, *, may_drop: bool) -> None:
