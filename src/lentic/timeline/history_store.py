@@ -37,7 +37,7 @@ from lentic.format.lsm import (
 )
 from lentic.format.names import Action, State, completed_action, parse_instant_file
 from lentic.storage.base import FileInfo, Storage
-from lentic.timeline.history import Snapshot, look_at_history
+from lentic.timeline.history import Snapshot, find_archived, look_at_history
 from lentic.timeline.instant import Instant
 from lentic.timeline.store import decide
 
@@ -59,13 +59,19 @@ def archive(storage: Storage, held: Held, instants: Sequence[Instant], batch: in
     """Move completed instants to the history, and merge files there if `batch` lie on a level."""
     now = look_at_history(storage, lambda snapshot: snapshot)
     active = _active_files(storage, instants)
-    rows = [_row_of(storage, instant, active[instant]) for instant in instants]
-    added = _put_rows(storage, held, now, rows, level=0)
-    listed = (*now.files, added)
-    listed = _merge_levels(storage, held, now, listed, batch)
-    _publish(storage, held, now.number + 1, listed)
+    known = find_archived(storage, {instant.identity for instant in instants})
+    fresh = [instant for instant in instants if instant.identity not in known]
+    number = now.number
+    if fresh:
+        rows = [_row_of(storage, instant, active[instant]) for instant in fresh]
+        listed = (*now.files, _put_rows(storage, held, now, rows, level=0))
+        number += 1
+        manifest = encode_manifest(_merge_levels(storage, held, now, listed, batch))
+        decide(storage, held, layout.history_file(format_manifest_name(number)), manifest)
+    held.ensure_held()
+    storage.replace(layout.HISTORY_VERSION, str(number).encode())
     remove_archived(storage, held, [f.path for i in instants for f in active[i]])
-    _sweep(storage, held, now.number + 1)
+    _sweep(storage, held, number)
 
 
 def remove_archived(storage: Storage, held: Held, paths: Iterable[str]) -> None:
@@ -156,13 +162,6 @@ def _read_rows(storage: Storage, file: ListedFile) -> tuple[ArchivedRow, ...]:
     path = layout.history_file(str(file.name))
     with storage.open_input(path) as source:
         return HistoryReader(source, file.name, path).read_rows()
-
-
-def _publish(storage: Storage, held: Held, number: int, listed: tuple[ListedFile, ...]) -> None:
-    path = layout.history_file(format_manifest_name(number))
-    decide(storage, held, path, encode_manifest(listed))
-    held.ensure_held()
-    storage.replace(layout.HISTORY_VERSION, str(number).encode())
 
 
 def _sweep(storage: Storage, held: Held, newest: int) -> None:

@@ -64,14 +64,14 @@ def load_active(storage: Storage) -> tuple[Timeline, tuple[str, ...]]:
 def _incomplete(timeline: Timeline, names: list[str]) -> frozenset[Identity]:
     """Instants with a later completed one that lack files of their own. All that are archived and
     still seen are among them but for those that were seen whole, which are as good as active."""
-    counts = Counter(_identity(name) for name in names)
+    counts = Counter(name.partition(".")[0].partition("_")[0] for name in names)
     last = max((i.requested_at for i in timeline.completed()), default=RequestedAt(""))
     return frozenset(
         i.identity
         for i in timeline.instants
         if i.requested_at < last
         and i.action is not Action.SAVEPOINT
-        and not (i.is_completed and counts[i.identity] > 2)
+        and not (i.is_completed and counts[str(i.requested_at)] > 2)
     )
 
 
