@@ -31,9 +31,10 @@ from lentic.format.plans import (
 )
 from lentic.format.times import RequestedAt, parse_epoch_ms
 from lentic.storage.base import Storage
-from lentic.timeline.history import load_history
+from lentic.timeline.history import load_archived, load_archived_edge
 from lentic.timeline.instant import PLANS, WRITES, Instant
 from lentic.timeline.reader import (
+    decode_write,
     load_commit_metadata,
     load_is_removable,
     load_restored,
@@ -99,17 +100,21 @@ def sweep_markers(table: OpenTable) -> Timeline:
     marked = markers.list_marked(storage) | shared
     timeline = load_timeline(storage)
     pending = {instant.requested_at for instant in timeline.pending()}
+    active = {instant.requested_at for instant in timeline.instants}
+    edge = load_archived_edge(storage) if (finalized | marked) - active else RequestedAt("")
     for at in finalized - pending:
-        if _is_old(table, at):
+        if _is_old(table, at) or (at not in active and at <= edge):
             completion.remove_completions(storage, at, keep_finalized=False)
     if not marked:
         return timeline
+    _sweep_archived(table, {at for at in marked - active if at <= edge})
     done = timeline.completions().keys()
     undone = _list_undone(storage, timeline)
     undone |= {at for at, _ in load_restored(storage, timeline.completed(Action.RESTORE))}
     undone &= marked - pending - done
     if undone:  # of a plan perhaps one execution alone; another may have completed it since
-        undone -= {i.requested_at for i in load_history(storage).instants if i.is_completed}
+        archived = load_archived(storage, undone).instants
+        undone -= {i.requested_at for i in archived if i.is_completed}
     ended = undone | done
     withdrawn = {at for at in marked - pending - ended if _is_finalized_empty(storage, at)}
     for instant in timeline.writes():
@@ -128,6 +133,20 @@ def sweep_markers(table: OpenTable) -> Timeline:
 def _list_undone(storage: Storage, timeline: Timeline) -> frozenset[RequestedAt]:
     rollbacks = timeline.completed(Action.ROLLBACK)
     return frozenset(filter(None, (load_rollback_target(storage, r) for r in rollbacks)))
+
+
+def _sweep_archived(table: OpenTable, marked: set[RequestedAt]) -> None:
+    """The same for instants that archiving has passed: what history does not know was undone."""
+    storage = table.storage
+    history = load_archived(storage, marked)
+    for at in marked:
+        named: frozenset[str] = frozenset()
+        for instant, content in history.contents.items():
+            if instant.requested_at == at and instant.action in WRITES:
+                named |= decode_write(content, instant, f"{layout.HISTORY} {instant}").paths()
+        _delete_announced(table, at, but=named)
+        markers.remove_markers(storage, at)
+        completion.remove_completions(storage, at, keep_finalized=False)
 
 
 def _delete_announced(table: OpenTable, at: RequestedAt, but: frozenset[str] = frozenset()) -> None:

@@ -85,15 +85,15 @@ def take_guard(storage: Storage, held: Held, at: RequestedAt) -> int:
     """The number of a new guard of the plan at `at`: decided like a change of the timeline, so that
     whoever lost the lock takes none."""
     number = latest_guard(storage, at) + 1
-    _decide(storage, held, layout.guard(at, number), b"")
+    decide(storage, held, layout.guard(at, number), b"")
     return number
 
 
 def _create(storage: Storage, held: Held, instant: Instant, content: bytes) -> None:
-    _decide(storage, held, layout.timeline_file(instant.file_name), content)
+    decide(storage, held, layout.timeline_file(instant.file_name), content)
 
 
-def _decide(storage: Storage, held: Held, path: str, content: bytes) -> None:
+def decide(storage: Storage, held: Held, path: str, content: bytes) -> None:
     is_shared = held.publish(Intent(path, content))
     try:
         created = storage.put_if_absent(path, content)

@@ -6,7 +6,7 @@ on the timeline loaded in it. All changes of the timeline go through the methods
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -22,10 +22,11 @@ from lentic.format.names import Action, State
 from lentic.format.table_config import TableConfig
 from lentic.format.times import CompletedAt, RequestedAt, is_before
 from lentic.storage.base import Storage
-from lentic.timeline import store
+from lentic.timeline import history_store, store
 from lentic.timeline.instant import Instant
 from lentic.timeline.reader import (
     list_rollbacks_of,
+    load_active,
     load_restored,
     load_timeline,
     load_to_hide,
@@ -142,6 +143,12 @@ class Transaction:
         """Take a pending instant off the timeline, after its files are gone."""
         store.remove_pending(self.table.storage, self._held, instant)
 
+    def archive(self, instants: Sequence[Instant]) -> None:
+        """Move completed instants, the oldest of the timeline, to its history."""
+        assert all(instant.is_completed for instant in instants), instants
+        batch = self.table.services.archive.batch
+        history_store.archive(self.table.storage, self._held, instants, batch)
+
     def ensure_still_ours(
         self, instant: Instant, *, settled: frozenset[RequestedAt] = frozenset()
     ) -> None:
@@ -196,8 +203,11 @@ class Transaction:
 
 @contextmanager
 def transaction(table: OpenTable) -> Iterator[Transaction]:
-    """Hold the table's lock and load the timeline inside it, without what is to be undone."""
+    """Hold the table's lock and load the timeline inside it, rid of what is archived already and
+    of what is to be undone."""
     with table.lock.hold() as held:
-        txn = Transaction(table, held, load_timeline(table.storage))
+        timeline, archived = load_active(table.storage)
+        history_store.remove_archived(table.storage, held, archived)
+        txn = Transaction(table, held, timeline)
         txn.hide_undone()
         yield txn

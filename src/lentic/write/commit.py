@@ -25,8 +25,9 @@ from lentic.format.properties import decode_properties, encode_properties
 from lentic.format.table_config import decode_table_config
 from lentic.format.times import CompletedAt, RequestedAt
 from lentic.storage.base import Storage
-from lentic.timeline.instant import Instant
-from lentic.timeline.reader import load_commit_metadata, load_compaction_plan
+from lentic.timeline.history import History, find_archived, load_archived_after
+from lentic.timeline.instant import WRITES, Instant
+from lentic.timeline.reader import decode_write, load_commit_metadata, load_compaction_plan
 from lentic.timeline.timeline import Timeline
 from lentic.txn.conflicts import (
     Mine,
@@ -224,6 +225,9 @@ def ensure_none_undone(table: OpenTable, begun: Begun, now: Timeline) -> None:
     undone = undone_since(begun.timeline, now)
     if begun.seen is not None:
         undone += undone_since(begun.seen, now)
+    if undone:  # or archived, which looks the same on the timeline
+        archived = find_archived(table.storage, frozenset(i.identity for i in undone))
+        undone = tuple(i for i in undone if i.identity not in archived)
     if undone:
         raise WriteConflict(
             f"{undone[0]}, which this write was built upon, was undone meanwhile.",
@@ -240,12 +244,35 @@ def list_others(storage: Storage, begun: Begun, now: Timeline, mine: Mine) -> It
     for other in completed_since(begun.seen or begun.timeline, now):
         if may_stand_against(mine, other):
             metadata = load_commit_metadata(storage, other)
-            rearranges = metadata.compacted or metadata.operation in REARRANGING
-            yield Theirs(other, touched_by(metadata), other in fresh, rearranges)
+            yield Theirs(other, touched_by(metadata), other in fresh, _rearranges(metadata))
+    for other, content in _archived_since(storage, begun, now).contents.items():
+        if other.action in WRITES and may_stand_against(mine, other):
+            metadata = decode_write(content, other, f"{layout.HISTORY} {other}")
+            is_fresh = str(other.completed_at) > _last_completion(begun.timeline)
+            yield Theirs(other, touched_by(metadata), is_fresh, _rearranges(metadata))
     for plan in planned_since(begun.timeline, now):
         if may_stand_against(mine, plan):
             groups = load_compaction_plan(storage, plan).groups()
             yield Theirs(plan, Touched(rewritten=groups), is_compaction=True)
+
+
+def _rearranges(metadata: CommitMetadata) -> bool:
+    return metadata.compacted or metadata.operation in REARRANGING
+
+
+def _archived_since(storage: Storage, begun: Begun, now: Timeline) -> History:
+    """What completed since and was archived since. Archiving takes the oldest, so that nothing was
+    while the oldest that was seen is still active."""
+    seen = begun.seen or begun.timeline
+    first = next(iter(seen.instants), None)
+    if first is not None and now.find(first) is not None:
+        return History()
+    return load_archived_after(storage, _last_completion(seen))
+
+
+def _last_completion(timeline: Timeline) -> str:
+    """Completions appear in their order (P3): what completed later than this was not seen."""
+    return max((str(instant.completed_at) for instant in timeline.completed()), default="")
 
 
 def ensure_metadata_table_true(txn: Transaction, *, may_drop: bool) -> None:
