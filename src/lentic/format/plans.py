@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from lentic.errors import Corrupt, UnsupportedFormat
 from lentic.format.avro import Fields, SchemaName, decode_container, encode_container
 from lentic.format.layout import data_file, is_data_path
+from lentic.format.locations import absolute_path, relative_path
 from lentic.format.names import Action, requested_at_of
 from lentic.format.times import RequestedAt
 
@@ -255,18 +256,15 @@ def _absolute_by_partition(files: Iterable[str], root: str) -> dict[str, list[st
     by_partition: dict[str, list[str]] = {}
     for path in files:
         assert is_data_path(path), path
-        absolute = f"{root.rstrip('/')}/{path}"
-        by_partition.setdefault(path.rpartition("/")[0], []).append(absolute)
+        by_partition.setdefault(path.rpartition("/")[0], []).append(absolute_path(path, root))
     return by_partition
 
 
 def _relative(paths: Iterable[str], root: str, where: str) -> list[str]:
-    prefix = _plain_location(root) + "/"
     relative = []
     for path in paths:
-        location = _plain_location(path)
-        inside = location.removeprefix(prefix)
-        if inside == location or not is_data_path(inside):
+        inside = relative_path(path, root)
+        if inside is None:
             raise Corrupt(
                 f"The rollback names {path!r}, which is no data file of the table at {root!r}.",
                 where=where,
@@ -275,14 +273,3 @@ def _relative(paths: Iterable[str], root: str, where: str) -> list[str]:
             )
         relative.append(inside)
     return relative
-
-
-def _plain_location(location: str) -> str:
-    """A location in one spelling, since engines write `file:/x` or `/x`, `s3a:` or `s3:`."""
-    scheme, colon, rest = location.partition(":")
-    if not colon or "/" in scheme:
-        return location.rstrip("/")
-    rest = rest.rstrip("/")
-    if scheme == "file":
-        return "/" + rest.lstrip("/")
-    return ("s3" if scheme in ("s3a", "s3n") else scheme) + ":" + rest

@@ -158,6 +158,17 @@ def read_base(
         raise Corrupt(f"Base file does not read: {error}", where=base.path) from error
 
 
+def count_base_rows(storage: Storage, base: BaseFile) -> int:
+    """How many rows the footer of a base file says it has."""
+    try:
+        with storage.open_input(base.path) as source:
+            metadata = pq.ParquetFile(source).metadata
+            _ensure_consistent(metadata, base.path)
+            return int(metadata.num_rows)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise Corrupt(f"Base file does not read: {error}", where=base.path) from error
+
+
 def _ensure_as_written(part: FileSlice) -> None:
     for file in (part.base, *part.logs):
         if file and file.written not in (None, file.size):

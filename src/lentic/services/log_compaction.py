@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from lentic.config.groups import OnRerun
+from lentic.config.sharing import ConcurrencyMode
 from lentic.engine import Attempt, Engine
 from lentic.format import layout
 from lentic.format.avro_schema import avro_schema_json
@@ -34,7 +35,7 @@ from lentic.services.log_compaction_plan import REMOVABLE, plan_log_compaction
 from lentic.services.outcome import Outcome
 from lentic.services.schedule import load_planned_slice, makers, planned_groups
 from lentic.storage.base import Storage
-from lentic.timeline.instant import Instant
+from lentic.timeline.instant import WRITES, Instant
 from lentic.timeline.reader import load_compaction_plan, load_timeline
 from lentic.timeline.timeline import Timeline
 from lentic.txn.transaction import OpenTable, transaction
@@ -62,7 +63,8 @@ def schedule_log_compaction(
     """Publish a plan and return its time; None if no slice has enough logs to fold.
 
     A plan that is pending and can be executed is returned instead. Tables with column groups have
-    nothing to fold (`records.fold`).
+    nothing to fold (`records.fold`). While a write is pending nothing is planned, unless writers
+    never wait for each other: see `_Planner.plan`.
     """
     ensure_supported(table.config)
     if table_grouping(table.config).groups:
@@ -92,7 +94,16 @@ class _Planner:
     partial: dict[str, bool]
 
     def plan(self, timeline: Timeline) -> CompactionPlan:
-        storage = self.table.storage
+        """What to fold; nothing while a write is pending.
+
+        Apache Hudi merges logs in the order in which they were requested and, unless
+        hoodie.optimized.log.blocks.scan.enable is set, the log that folds others after them. A
+        write that was requested earlier and completes later would lose to it there. Where writers
+        do not block each other some write is always pending; there ordering values decide.
+        """
+        storage, mode = self.table.storage, self.table.sharing.mode
+        if mode is not ConcurrencyMode.NON_BLOCKING and timeline.pending(*WRITES):
+            return CompactionPlan(())
         return plan_log_compaction(
             load_table_view(storage, timeline),
             self.table.services.log_compact_blocks,

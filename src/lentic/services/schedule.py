@@ -15,7 +15,7 @@ from lentic.format.plans import CompactionOperation, CompactionPlan
 from lentic.format.times import RequestedAt
 from lentic.storage.base import FileInfo, Storage
 from lentic.timeline.instant import Instant
-from lentic.timeline.reader import load_compaction_plan
+from lentic.timeline.reader import load_clustered_groups, load_compaction_plan
 from lentic.timeline.timeline import Timeline
 from lentic.txn.conflicts import Group
 from lentic.view.files import FileSlice
@@ -31,10 +31,12 @@ def planned_groups(
     return frozenset(group for plan in plans for group in _groups_of(storage, plan))
 
 
-_PLANS = (Action.COMPACTION, Action.LOGCOMPACTION)
+_PLANS = (Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING)
 
 
 def _groups_of(storage: Storage, plan: Instant) -> frozenset[Group]:
+    if plan.action is Action.CLUSTERING:
+        return load_clustered_groups(storage, plan)
     return load_compaction_plan(storage, plan).groups()
 
 

@@ -5,6 +5,11 @@ from __future__ import annotations
 from lentic.errors import Corrupt, MissingFile
 from lentic.format import layout
 from lentic.format.avro import decode_container
+from lentic.format.clustering_plan import (
+    ClusteringPlan,
+    decode_clustered_groups,
+    decode_clustering_plan,
+)
 from lentic.format.commit_metadata import CommitMetadata, decode_commit_metadata
 from lentic.format.names import Action, State, completed_action, requested_at_of
 from lentic.format.plans import (
@@ -58,6 +63,22 @@ def load_compaction_plan(storage: Storage, instant: Instant) -> CompactionPlan:
     action = Action.LOGCOMPACTION if folds else Action.COMPACTION
     path = _requested_file(Instant(instant.requested_at, action, State.REQUESTED))
     return decode_compaction_plan(storage.read(path), path)
+
+
+def load_clustering_plan(storage: Storage, instant: Instant) -> ClusteringPlan:
+    """The plan of a clustering, in whatever state it is."""
+    path = _requested_file(Instant(instant.requested_at, Action.CLUSTERING, State.REQUESTED))
+    return decode_clustering_plan(storage.read(path), root=storage.root, where=path)
+
+
+def load_clustered_groups(storage: Storage, instant: Instant) -> frozenset[tuple[str, str]]:
+    """Partition and file id of the groups that a pending clustering is for; none if it was rolled
+    back since the timeline was loaded."""
+    path = _requested_file(instant)
+    try:
+        return decode_clustered_groups(storage.read(path), path)
+    except MissingFile:
+        return frozenset()
 
 
 def load_rollback_plan(storage: Storage, instant: Instant) -> RollbackPlan:

@@ -58,18 +58,22 @@ class Mine:
     mode: ConcurrencyMode
     is_computed: bool = False
     """Its rows were computed from the table's own."""
+    is_planned: bool = False
+    """It executes a plan. The base files it rewrote are named by the plan's time and hold what had
+    completed by then, so that logs which completed later come on top of them (R10)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Theirs:
-    """Another's write that completed, or a compaction that was planned, while mine ran."""
+    """Another's write that completed, or a compaction that was planned, while mine ran; if mine
+    executes a plan, after the plan was made."""
 
     instant: Instant
     touched: Touched
     since_begun: bool = True
     """It came after my write had begun; otherwise only after my rows were computed."""
     is_compaction: bool = False
-    """It changes no row, planned or done."""
+    """It changes no row, planned or done; a clustering is one, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,8 @@ def judge(mine: Mine, theirs: Iterable[Theirs]) -> Verdict:
     Operations by what they do to a file group: upsert, insert and delete append logs on
     MERGE_ON_READ and rewrite base files on COPY_ON_WRITE; bulk_insert rewrites; insert_overwrite
     and delete_partitions rewrite in buckets and end groups elsewhere; a compaction rewrites without
-    changing a row, and so does a log compaction, which folds logs. In one and the same group:
+    changing a row, and so does a log compaction, which folds logs, and a clustering in buckets,
+    which elsewhere ends groups. In one and the same group:
 
         mine \\ theirs            | appended | rewrote | ended | compacted | plans to compact
         --------------------------+----------+---------+-------+-----------+-----------------
@@ -102,12 +107,15 @@ def judge(mine: Mine, theirs: Iterable[Theirs]) -> Verdict:
         appends, non-blocking     |    ok    |   ok    |  no   |    ok     |       ok
         appends, optimistic       |    no    |   no    |  no   |    ok     |       ok
         rewrites or ends          |    no    |   no    |  no   |    no     |       no
+        rewrites, as planned      |    ok    |   no    |  no   |    no     |       no
         rows computed from it     |    no    |   no    |  no   |    ok     |       ok
         folds logs                |    ok    |   no    |  no   |    no     |       no
 
     Beside a log compaction of others every write stands as beside a compaction.
-    "ok": both stay, ordered by completion. Besides, without buckets, two optimistic writers that
-    both gave new keys a place in one partition may have met the same key: no.
+    "ok": both stay, ordered by completion. What a plan is executed for must have stayed as it was
+    since the plan was made: a clustering that ends a group yields to whatever was written to it.
+    Nobody yields to a clustering that is only planned. Besides, without buckets, two optimistic
+    writers that both gave new keys a place in one partition may have met the same key: no.
     """
     for other in theirs:
         if both := _shared_places(mine, other):
@@ -121,7 +129,8 @@ def _shared_places(mine: Mine, other: Theirs) -> tuple[str, ...]:
     against: frozenset[Group] = _NOTHING
     grown: frozenset[str] = frozenset()
     if other.since_begun:
-        against |= (my.rewritten | my.ended) & their.groups
+        undone = their.rewritten | their.ended | their.folded if mine.is_planned else their.groups
+        against |= (my.rewritten & undone) | (my.ended & their.groups)
         against |= my.appended & their.ended
         against |= my.folded & (their.rewritten | their.ended)
         if mine.mode is ConcurrencyMode.OPTIMISTIC and not other.is_compaction:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from lentic.engine import LocalEngine
@@ -11,24 +13,37 @@ from lentic.errors import WriteConflict
 from lentic.format.commit_metadata import LOG_COMPACT
 from lentic.format.log_block import BlockKind, Header, decode_blocks
 from lentic.format.names import Action, State
+from lentic.format.plans import CompactionPlan, encode_compaction_plan
 from lentic.format.times import RequestedAt
+from lentic.ingest.flow import prepare
 from lentic.services.compaction import schedule_compaction
+from lentic.services.compaction_plan import plan_operation
 from lentic.services.log_compaction import execute_log_compaction, schedule_log_compaction
 from lentic.services.log_compaction_plan import REMOVABLE
 from lentic.services.outcome import AlreadyCommitted, Committed
 from lentic.services.schedule import planned_groups
 from lentic.table import Table
+from lentic.timeline.instant import Instant
 from lentic.timeline.reader import load_commit_metadata, load_compaction_plan, load_timeline
-from tests.unit.builders import new_table, rows
+from lentic.txn.transaction import transaction
+from lentic.write.commit import begin_write
+from lentic.write.operations import Operation, Request
+from lentic.write.run import run_write
+from tests.unit.builders import SCHEMA, new_table, rows
 
 ENGINE = LocalEngine(threads=1)
 Rows = list[tuple[str, int, str]]
 
 
-def make(ordering: str = "", threshold: int = 3, **options: Any) -> Table:
+GROUPED = pa.schema([*SCHEMA, ("day2", pa.string())])
+
+
+def make(
+    ordering: str = "", threshold: int = 3, schema: pa.Schema = SCHEMA, **options: Any
+) -> Table:
     given = {key.replace("__", "."): value for key, value in options.items()}
     given["hoodie.log.compaction.blocks.threshold"] = threshold
-    return Table(new_table(ordering=ordering, buckets=1, options=given), ENGINE)
+    return Table(new_table(ordering=ordering, buckets=1, schema=schema, options=given), ENGINE)
 
 
 def schedule(table: Table, **how: Any) -> RequestedAt | None:
@@ -226,3 +241,117 @@ def test_a_plan_says_whether_it_is_removable(
     assert plan.state is State.REQUESTED
     extra = load_compaction_plan(table._opened.storage, plan).extra
     assert extra == ({REMOVABLE: "true"} if is_removable else {})
+
+
+def test_nothing_is_planned_while_a_write_is_pending() -> None:
+    """Apache Hudi would merge it below the log that folds others, though it completes later."""
+    table = loaded()
+    begun = begin_write(table._opened, Action.DELTACOMMIT)
+    assert schedule(table) is None
+    with transaction(table._opened) as txn:
+        txn.remove(begun.instant)
+    assert schedule(table) is not None
+
+
+NON_BLOCKING = {"hoodie__write__concurrency__mode": "NON_BLOCKING_CONCURRENCY_CONTROL"}
+
+
+def begin(table: Table, *given: tuple[str, int, str]) -> Callable[[], object]:
+    """A writer that does not see what completes from now on; what is returned finishes it."""
+    opened, source = table._opened, rows(*given)
+    prepared = prepare(opened, ENGINE, source, Request(Operation.UPSERT))
+    begun = begin_write(opened, Action.DELTACOMMIT)
+    return lambda: run_write(opened, ENGINE, source, prepared, begun)
+
+
+@pytest.mark.parametrize("completes", ["before the log compaction", "after it"])
+def test_of_equal_orderings_the_write_that_completed_later_wins_whatever_was_folded(
+    completes: str,
+) -> None:
+    """R17: completion decides, though the write was requested before the log compaction."""
+    table = loaded("v", **NON_BLOCKING)
+    finish = begin(table, ("a", 6, "mon"), ("b", 5, "mon"))
+    times = {r["id"]: r["_hoodie_commit_time"] for r in table.read(meta=True).to_pylist()}
+    at = schedule(table)
+    assert at is not None
+    if completes == "after it":
+        execute(table, at)
+    finish()
+    if completes != "after it":
+        execute(table, at)
+    found = {r["id"]: r["_hoodie_commit_time"] for r in table.read(meta=True).to_pylist()}
+    assert {key for key, time in found.items() if times[key] != time} == {"a", "b"}
+    before = seen_with_times(table)
+    table.upsert(rows(("x", 1, "mon")))
+    table.delete("id = 'x'")
+    log_compact(table)
+    assert seen_with_times(table) == before, "folded with the log before it"
+    table.compact()
+    assert seen_with_times(table) == before
+
+
+def test_slices_with_partial_rows_are_left_out_and_others_are_folded() -> None:
+    table = loaded(schema=GROUPED)
+    for number in range(3):
+        table.upsert(rows(("t", number, "tue")))
+    some = pa.table({"id": ["a"], "v": [50], "day": ["mon"]})
+    table.upsert(some, partial=True)
+    before = seen_always(table)
+    at = schedule(table)
+    assert at is not None
+    (plan,) = load_timeline(table._opened.storage).pending(Action.LOGCOMPACTION)
+    groups = load_compaction_plan(table._opened.storage, plan).groups()
+    assert {partition for partition, _ in groups} == {"tue"}
+    execute(table, at)
+    assert {when: found for when, found in seen_always(table).items() if when in before} == before
+
+
+def test_partial_rows_that_another_engine_planned_to_fold_are_left_as_they_are() -> None:
+    table = loaded(schema=GROUPED)
+    opened = table._opened
+    table.upsert(pa.table({"id": ["a"], "v": [50], "day": ["mon"]}), partial=True)
+    before = seen(table)
+    plan = CompactionPlan(tuple(map(plan_operation, table.file_slices())))
+    with transaction(opened) as txn:
+        at = txn.request(Action.LOGCOMPACTION, encode_compaction_plan(plan)).requested_at
+    execute(table, at)
+    assert seen(table) == before
+    assert len([log for part in table.file_slices() for log in part.logs if log.folds]) == 0
+
+
+def test_a_table_with_column_groups_has_nothing_to_fold() -> None:
+    table = make(threshold=2, lentic__partial__groups="v:day2", schema=GROUPED)
+    for number in range(3):
+        table.upsert(pa.table({"id": ["a"], "v": [number], "day": ["mon"], "day2": ["x"]}))
+    assert schedule(table) is None
+
+
+def test_deletes_keep_their_ordering_values() -> None:
+    """A row that says it is deleted, late ones after it, and floats as ordering values."""
+    fields = [("id", pa.string()), ("v", pa.float64()), ("day", pa.string())]
+    schema = pa.schema([*fields, ("_hoodie_is_deleted", pa.bool_())])
+    table = make("v", schema=schema)
+
+    def put(*given: tuple[str, float, bool]) -> None:
+        found = [
+            {"id": key, "v": v, "day": "mon", "_hoodie_is_deleted": gone} for key, v, gone in given
+        ]
+        table.upsert(pa.Table.from_pylist(found, schema))
+
+    put(("a", 1.5, False), ("b", -1.5, False), ("c", 0.0, False))
+    put(("a", 2.5, True), ("b", -0.5, True), ("c", -0.0, True))
+    put(("z", 1.0, False))
+    log_compact(table)
+    assert [row[0] for row in seen(table)] == ["c", "z"]
+    put(("a", 2.0, False), ("b", -0.25, False))
+    assert [row[0] for row in seen(table)] == ["b", "c", "z"], "what is late stays deleted"
+
+
+def test_a_removable_plan_that_was_begun_is_not_handed_out_again() -> None:
+    table = loaded()
+    at = schedule(table, removable=True)
+    assert at is not None
+    assert schedule(table) == at
+    with transaction(table._opened) as txn:
+        txn.start(Instant(at, Action.LOGCOMPACTION, State.REQUESTED))
+    assert schedule(table) is None
