@@ -24,7 +24,7 @@ from lentic.errors import ConfigError, WriteConflict
 from lentic.format.clustering_plan import ClusteringPlan, encode_clustering_plan
 from lentic.format.commit_metadata import CLUSTER, SCHEMA_KEY
 from lentic.format.names import Action, State, requested_at_of
-from lentic.format.record_fields import with_meta_schema
+from lentic.format.record_fields import FILE_NAME, with_meta_schema
 from lentic.format.times import RequestedAt
 from lentic.progress import Stage
 from lentic.records.layout_curve import COLUMNS_MAX
@@ -128,9 +128,10 @@ def _ensure_curve_fits(curve: Curve, columns: tuple[str, ...]) -> None:
 
 
 def _ensure_sortable(table: OpenTable, timeline: Timeline, columns: tuple[str, ...]) -> None:
+    """Rows can be sorted by all they have but the file they lie in, which is about to change."""
     if columns:
-        schema = load_table_schema(table.storage, timeline, table.config)
-        ensure_sortable(columns, with_meta_schema(schema))
+        schema = with_meta_schema(load_table_schema(table.storage, timeline, table.config))
+        ensure_sortable(columns, schema.remove(schema.get_field_index(FILE_NAME)))
 
 
 # --- execute ------------------------------------------------------------------------------------
@@ -184,7 +185,7 @@ def _work(table: OpenTable, begun: Begun, plan: ClusteringPlan, now: Timeline) -
     assert begun.guard is not None
     config, options = table.config, table.services.clustering
     schema = with_meta_schema(load_table_schema(table.storage, now, config))
-    ensure_sortable(plan.sort_by, schema)
+    _ensure_sortable(table, now, plan.sort_by)
     curve = plan.curve or options.curve
     _ensure_curve_fits(curve, plan.sort_by)
     return ClusteringWork(

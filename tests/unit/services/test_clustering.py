@@ -251,6 +251,7 @@ def test_what_cannot_be_sorted_is_refused_before_anything_is_written() -> None:
     table = filled(COW_JOINED)
     for error, asked in (
         (SchemaMismatch, {"sort_by": ["nope"]}),
+        (SchemaMismatch, {"sort_by": [FILE_NAME]}),
         (ConfigError, {"sort_by": ["v"], "curve": "PEANO"}),
         (ConfigError, {"curve": "ZORDER"}),
         (ConfigError, {"sort_by": [str(n) for n in range(9)], "curve": "ZORDER"}),
