@@ -61,10 +61,10 @@ from lentic.write.operations import (
 def schedule_clustering(
     table: OpenTable,
     *,
-    sort_by: Sequence[str] = (),
+    sort_by: str | Sequence[str] = (),
     curve: Curve | str | None = None,
     removable: bool | None = None,
-    partitions: Sequence[str] | None = None,
+    partitions: str | Sequence[str] | None = None,
 ) -> RequestedAt | None:
     """Publish a plan and return its time; None if there is nothing to cluster.
 
@@ -74,7 +74,7 @@ def schedule_clustering(
     """
     ensure_supported(table.config)
     options = table.services.clustering
-    columns = tuple(dict.fromkeys(sort_by or options.sort_by))
+    columns = _names(sort_by) or options.sort_by
     chosen = _parse_curve(curve, columns) or options.curve
     _ensure_curve_fits(chosen, columns)
     with transaction(table) as txn:
@@ -84,7 +84,7 @@ def schedule_clustering(
             sort_by=columns,
             curve=chosen,
             removable=table.services.removable if removable is None else removable,
-            partitions=None if partitions is None else tuple(partitions),
+            partitions=None if partitions is None else _names(partitions),
             is_bucketed=table.config.buckets is not None,
             busy=planned_groups(table.storage, txn.timeline),
         )
@@ -93,6 +93,10 @@ def schedule_clustering(
             return _pending_plan(txn)
         content = encode_clustering_plan(plan, table.storage.root)
         return txn.request_at(asked.at, Action.CLUSTERING, content).requested_at
+
+
+def _names(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(dict.fromkeys(given))
 
 
 def _pending_plan(txn: Transaction) -> RequestedAt | None:
