@@ -16,6 +16,7 @@ from lentic.query.predicate_text import parse_predicate
 from lentic.query.predicate_values import Predicate
 from lentic.records.slice_reader import SliceReader, VirtualKeys
 from lentic.timeline.history import History
+from lentic.timeline.instant import WRITES
 from lentic.timeline.reader import load_earliest_retained, load_timeline
 from lentic.timeline.timeline import Timeline
 from lentic.txn.transaction import OpenTable
@@ -138,5 +139,6 @@ def _earliest_readable(source: Source, history: History) -> CompletedAt | None:
     """When the oldest instant completed that the latest clean kept readable."""
     kept = load_earliest_retained(source.table.storage, source.timeline)
     instants = (*history.instants, *source.timeline.instants)
-    times = [i.completed_at for i in instants if i.requested_at == kept and i.completed_at]
+    writes = (i for i in instants if i.action in WRITES)  # a savepoint shares its commit's time
+    times = [i.completed_at for i in writes if i.requested_at == kept and i.completed_at]
     return max(times, default=None)
