@@ -42,10 +42,9 @@ def parse_bound(moment: str) -> CompletedAt:
 
 
 def _of_digits(digits: str, instants: Iterable[Instant]) -> CompletedAt:
-    # A savepoint has the requested time of the commit that it protects.
-    own = [i for i in instants if i.requested_at == digits and i.action is not Action.SAVEPOINT]
-    if named := [i.completed_at for i in own if i.completed_at]:
-        return max(named)
+    named = [i for i in instants if i.requested_at == digits and i.action is not Action.SAVEPOINT]
+    if times := [i.completed_at for i in named if i.completed_at]:
+        return max(times)
     if len(digits) not in (14, 17):
         raise _unreadable(digits)
     return CompletedAt(digits if len(digits) == 17 else digits + "999")

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from lentic.errors import ConfigError, RangeUnavailable, SchemaMismatch, UnsupportedFormat
 from lentic.format.keys import is_composite
+from lentic.format.names import Action
 from lentic.format.record_fields import META_FIELDS, with_meta_schema
 from lentic.format.table_config import KeyGenerator, TableConfig
 from lentic.format.times import CompletedAt
@@ -16,7 +17,6 @@ from lentic.query.predicate_text import parse_predicate
 from lentic.query.predicate_values import Predicate
 from lentic.records.slice_reader import SliceReader, VirtualKeys
 from lentic.timeline.history import History
-from lentic.timeline.instant import WRITES
 from lentic.timeline.reader import load_earliest_retained, load_timeline
 from lentic.timeline.timeline import Timeline
 from lentic.txn.transaction import OpenTable
@@ -139,6 +139,6 @@ def _earliest_readable(source: Source, history: History) -> CompletedAt | None:
     """When the oldest instant completed that the latest clean kept readable."""
     kept = load_earliest_retained(source.table.storage, source.timeline)
     instants = (*history.instants, *source.timeline.instants)
-    writes = (i for i in instants if i.action in WRITES)  # a savepoint shares its commit's time
-    times = [i.completed_at for i in writes if i.requested_at == kept and i.completed_at]
+    named = (i for i in instants if i.requested_at == kept and i.action is not Action.SAVEPOINT)
+    times = [i.completed_at for i in named if i.completed_at]
     return max(times, default=None)

@@ -14,6 +14,7 @@ from lentic.coordination.heartbeat import end_heartbeat, load_heartbeat
 from lentic.format import layout
 from lentic.format.names import Action
 from lentic.format.times import RequestedAt
+from lentic.services.restoring import finish_restores
 from lentic.services.rollback import (
     Undo,
     execute_undo,
@@ -42,6 +43,8 @@ def roll_back_all(table: OpenTable) -> tuple[Instant, ...]:
     nothing (R1).
     """
     timeline = sweep_markers(table)
+    if finish_restores(table, timeline):
+        timeline = load_timeline(table.storage)
     failed = timeline.pending(*WRITES)
     for instant in failed:
         roll_back(table, instant)
@@ -61,6 +64,8 @@ def roll_back_expired(table: OpenTable, *, waits: bool = False) -> tuple[Instant
         with transaction(table):
             pass  # what a holder of the lock decided and left undone is done now, and seen (R2)
     timeline = sweep_markers(table)
+    if finish_restores(table, timeline):
+        timeline = load_timeline(table.storage)
     if waits:
         _await_news(table)
         timeline = load_timeline(table.storage)

@@ -23,9 +23,10 @@ from lentic.format.plans import (
 )
 from lentic.format.times import RequestedAt, parse_epoch_ms
 from lentic.storage.base import Storage
-from lentic.timeline.instant import Instant
+from lentic.timeline.instant import WRITES, Instant
 from lentic.timeline.reader import (
     load_commit_metadata,
+    load_restored,
     load_rollback_plan,
     load_rollback_target,
     load_timeline,
@@ -67,7 +68,7 @@ def withdraw(table: OpenTable, target: Instant) -> None:
         now = txn.timeline.find(target)
         if now is None or not now.is_pending:
             return
-        _finalize_empty(storage, at)
+        finalize_empty(storage, at)
         if not markers.list_announced(storage, at):
             txn.remove(now)
             completion.remove_completions(storage, at, keep_finalized=True)
@@ -95,7 +96,9 @@ def sweep_markers(table: OpenTable) -> Timeline:
         return timeline
     undone = {
         load_rollback_target(storage, rollback) for rollback in timeline.completed(Action.ROLLBACK)
-    } - pending
+    }
+    undone |= {at for at, _ in load_restored(storage, timeline.completed(Action.RESTORE))}
+    undone -= pending
     ended = undone | timeline.completions().keys()
     withdrawn = {at for at in marked - pending - ended if _is_finalized_empty(storage, at)}
     for instant in timeline.writes():
@@ -141,7 +144,7 @@ def plan_undo(txn: Transaction, target: Instant) -> Undo:
     return Undo(rollback, plan)
 
 
-def _finalize_empty(storage: Storage, at: RequestedAt) -> None:
+def finalize_empty(storage: Storage, at: RequestedAt) -> None:
     """Have attempts that still run find that nothing may be added, if the write's own run has not
     said so before."""
     storage.delete(layout.accepted_statuses(at))  # of a run that died before its finalize marker
@@ -154,10 +157,19 @@ def _is_finalized_empty(storage: Storage, at: RequestedAt) -> bool:
     return found is not None and found.run == _NO_RUN
 
 
+def _hidden_target(timeline: Timeline, plan: RollbackPlan) -> Instant | None:
+    """What a rollback of a completed write has left of it: it looks as if it had never completed.
+    The plan names it by the action it completed as, so that no plan which is kept is meant."""
+    if plan.action not in WRITES:
+        return None
+    pending = (i for i in timeline.pending() if i.identity == (plan.target, plan.action))
+    return next(pending, None)
+
+
 def execute_undo(table: OpenTable, undo: Undo, target: Instant | None) -> None:
     """Carry a published plan out, and take `target` off the timeline. Safe to repeat, and to do
     twice at once."""
-    _finalize_empty(table.storage, undo.plan.target)
+    finalize_empty(table.storage, undo.plan.target)
     # Attempts that still ran when the plan was made may have announced more files since.
     late = markers.list_announced(table.storage, undo.plan.target)
     files = tuple(sorted({*undo.plan.files, *late}))
@@ -170,6 +182,8 @@ def execute_undo(table: OpenTable, undo: Undo, target: Instant | None) -> None:
             plan = undo.plan
             metadata = RollbackMetadata(inflight.requested_at, plan.target, plan.action, files)
             txn.finish_rollback(inflight, encode_rollback_metadata(metadata, table.storage.root))
+        if target is None:
+            target = _hidden_target(txn.timeline, undo.plan)
         if target is not None:
             txn.remove(target)
     markers.remove_markers(table.storage, undo.plan.target)

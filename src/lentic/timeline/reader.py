@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
+
 from lentic.errors import Corrupt, MissingFile
 from lentic.format import layout
-from lentic.format.clean import CleanPlan, decode_clean_metadata, decode_clean_plan
+from lentic.format.avro import decode_container
+from lentic.format.clean import CleanPlan, decode_clean_plan
 from lentic.format.commit_metadata import CommitMetadata, decode_commit_metadata
+from lentic.format.named_files import decode_named_files
 from lentic.format.names import Action, State, requested_at_of
 from lentic.format.plans import (
     CompactionPlan,
@@ -13,10 +18,12 @@ from lentic.format.plans import (
     decode_compaction_plan,
     decode_rollback_plan,
     decode_rollback_target,
+    decode_rollback_undone,
 )
+from lentic.format.restore import RestorePlan, decode_restore_plan
 from lentic.format.times import RequestedAt
 from lentic.storage.base import Storage
-from lentic.timeline.instant import Instant
+from lentic.timeline.instant import Identity, Instant
 from lentic.timeline.timeline import Timeline, parse_timeline
 
 
@@ -78,13 +85,51 @@ def load_clean_plan(storage: Storage, instant: Instant) -> CleanPlan:
     return decode_clean_plan(storage.read(path), root=storage.root, where=path)
 
 
+def load_restore_plan(storage: Storage, instant: Instant) -> RestorePlan:
+    """The plan of a restore, in whatever state it is."""
+    path = _requested_file(instant)
+    return decode_restore_plan(storage.read(path), path)
+
+
+def load_restored(storage: Storage, restores: Iterable[Instant]) -> frozenset[Identity]:
+    """The instants that these restores undo. One whose plan has been removed since names none."""
+    found: set[Identity] = set()
+    for restore in restores:
+        with suppress(MissingFile):
+            found |= {undone.identity for undone in load_restore_plan(storage, restore).undone}
+    return frozenset(found)
+
+
+def load_to_hide(storage: Storage, timeline: Timeline) -> tuple[Instant, ...]:
+    """Completed writes that a pending rollback or restore undoes, the last that completed first.
+
+    A rollback that was made while its target was pending names it by the action of that time, so
+    that one of a compaction's attempt does not stand for the commit the plan became later. The
+    restore of another engine is left to it.
+    """
+    found: set[Identity] = set()
+    for rollback in timeline.pending(Action.ROLLBACK):
+        path = _requested_file(rollback)
+        found.add(decode_rollback_undone(storage.read(path), path))
+    for restore in timeline.pending(Action.RESTORE):
+        plan = load_restore_plan(storage, restore)
+        found |= {undone.identity for undone in plan.undone if plan.files is not None}
+    return tuple(i for i in reversed(timeline.writes()) if i.identity in found)
+
+
+def load_named_files(storage: Storage, plan: Instant) -> frozenset[str]:
+    """The names, without folders, of all data files that a plan of any kind names."""
+    path = _requested_file(plan)
+    return decode_named_files(storage.read(path), path)
+
+
 def load_earliest_retained(storage: Storage, timeline: Timeline) -> RequestedAt | None:
     """The oldest instant that the latest clean kept readable, if a clean ever said so."""
     for clean in reversed(timeline.completed(Action.CLEAN)):
         path = layout.timeline_file(clean.file_name)
-        data = storage.read(path)
-        if data and (kept := decode_clean_metadata(data, path).retained):
-            return kept
+        record = decode_container(storage.read(path), path, ("HoodieCleanMetadata",)) or {}
+        if kept := record.get("earliestCommitToRetain"):
+            return RequestedAt(kept)
     return None
 
 

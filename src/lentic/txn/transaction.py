@@ -24,7 +24,12 @@ from lentic.format.times import CompletedAt, RequestedAt, is_before
 from lentic.storage.base import Storage
 from lentic.timeline import store
 from lentic.timeline.instant import Instant
-from lentic.timeline.reader import load_rollback_target, load_timeline
+from lentic.timeline.reader import (
+    load_restored,
+    load_rollback_target,
+    load_timeline,
+    load_to_hide,
+)
 from lentic.timeline.timeline import Timeline
 from lentic.world import World
 
@@ -93,7 +98,7 @@ class Transaction:
     def complete(self, instant: Instant, content: bytes) -> Instant:
         """INFLIGHT -> COMPLETED, at a time issued here; the one door to it.
 
-        R1: refused when the instant is no longer inflight or a rollback has picked it.
+        R1: refused when the instant is no longer inflight, or a rollback or restore undoes it.
         """
         self.ensure_still_ours(instant)
         at = CompletedAt(self.next_time())
@@ -103,6 +108,32 @@ class Transaction:
         """INFLIGHT -> COMPLETED for a rollback, which nothing can undo in turn."""
         at = CompletedAt(self.next_time())
         return store.complete(self.table.storage, self._held, rollback, at, content)
+
+    def save(self, write: Instant, content: bytes) -> Instant:
+        """(nothing) -> COMPLETED for the savepoint of a completed write."""
+        at = CompletedAt(self.next_time())
+        return store.save(self.table.storage, self._held, write.requested_at, at, content)
+
+    def remove_savepoint(self, savepoint: Instant) -> None:
+        """Take a savepoint off the timeline."""
+        store.remove_savepoint(self.table.storage, self._held, savepoint)
+
+    def hide_undone(self) -> None:
+        """Take the completed files of all that a published plan undoes away, newest first.
+
+        Every transaction begins with it, so that none builds on a write whose files are going:
+        what was decided happens, whoever has to carry it out. For readers each step leaves a state
+        that the table was in before.
+        """
+        undone = load_to_hide(self.table.storage, self.timeline)
+        for instant in undone:
+            store.hide(self.table.storage, self._held, instant)
+        if undone:
+            self.timeline = load_timeline(self.table.storage)
+
+    def reload(self) -> None:
+        """See what this transaction itself has published, too."""
+        self.timeline = load_timeline(self.table.storage)
 
     def remove(self, instant: Instant) -> None:
         """Take a pending instant off the timeline, after its files are gone."""
@@ -119,7 +150,7 @@ class Transaction:
                 safe="nothing of this attempt is visible; start over",
                 next_step=f"lentic timeline {self.table.storage.root}",
             )
-        if rollback := self.rollback_of(instant):
+        if rollback := self.rollback_of(instant) or self.restore_of(instant):
             raise InstantCancelled(
                 f"{instant} is being rolled back by {rollback}.",
                 where=self.table.storage.root,
@@ -138,6 +169,17 @@ class Transaction:
                 return rollback
         return None
 
+    def restore_of(self, instant: Instant) -> Instant | None:
+        """The restore, pending or completed, that undoes `instant`."""
+        for restore in self.timeline.instants:
+            if restore.action is not Action.RESTORE:
+                continue
+            if not is_before(instant.requested_at, restore.requested_at):
+                continue
+            if instant.identity in load_restored(self.table.storage, [restore]):
+                return restore
+        return None
+
     def replace_properties(self, data: bytes) -> None:
         """Rewrite hoodie.properties as a whole."""
         self._held.ensure_held()
@@ -146,6 +188,8 @@ class Transaction:
 
 @contextmanager
 def transaction(table: OpenTable) -> Iterator[Transaction]:
-    """Hold the table's lock and load the timeline inside it."""
+    """Hold the table's lock and load the timeline inside it, without what is to be undone."""
     with table.lock.hold() as held:
-        yield Transaction(table, held, load_timeline(table.storage))
+        txn = Transaction(table, held, load_timeline(table.storage))
+        txn.hide_undone()
+        yield txn

@@ -72,7 +72,8 @@ def load_writes(
     History is loaded if it is not given and the active timeline does not know all of `wanted`. What
     neither knows was undone, or is an orphan: archived does not mean completed (R13).
     """
-    known = {instant.requested_at for instant in timeline.instants}
+    # A savepoint has the requested time of a write that may have been archived.
+    known = {i.requested_at for i in timeline.instants if i.action is not Action.SAVEPOINT}
     if history is None:
         history = load_history(storage) if wanted - known else History()
     writes: dict[RequestedAt, Committed] = {}

@@ -34,6 +34,7 @@ from lentic.txn.conflicts import (
     may_stand_against,
     planned_since,
     touched_by,
+    undone_since,
 )
 from lentic.txn.transaction import OpenTable, Transaction, transaction
 from lentic.write import completion, markers
@@ -176,8 +177,9 @@ def _ensure_guard(txn: Transaction, begun: Begun) -> None:
 
 
 def _ensure_nothing_lost(txn: Transaction, begun: Begun, metadata: CommitMetadata) -> None:
-    """What a write has read, to rewrite it or to compute rows from it, must still be all there is
-    (txn/conflicts.py)."""
+    """What a write has read, to rewrite it or to compute rows from it, must still be all there is,
+    and be there (txn/conflicts.py)."""
+    ensure_none_undone(txn.table, begun, txn.timeline)
     touched = touched_by(metadata)
     if not begun.looks_up:
         touched = replace(touched, grown=frozenset())
@@ -192,6 +194,21 @@ def _ensure_nothing_lost(txn: Transaction, begun: Begun, metadata: CommitMetadat
             f"{verdict.instant} changed {len(verdict.places)} file group(s) that this write "
             f"rewrote or built upon, for example {verdict.places[0]}.",
             where=txn.table.storage.root,
+            safe="nothing of this write is visible",
+            next_step="write again, or let that happen by itself: "
+            "hoodie.write.num.retries.on.conflict.failures",
+        )
+
+
+def ensure_none_undone(table: OpenTable, begun: Begun, now: Timeline) -> None:
+    """`WriteConflict` if a write that `begun` builds on was rolled back since, or restored away."""
+    undone = undone_since(begun.timeline, now)
+    if begun.seen is not None:
+        undone += undone_since(begun.seen, now)
+    if undone:
+        raise WriteConflict(
+            f"{undone[0]}, which this write was built upon, was undone meanwhile.",
+            where=table.storage.root,
             safe="nothing of this write is visible",
             next_step="write again, or let that happen by itself: "
             "hoodie.write.num.retries.on.conflict.failures",
