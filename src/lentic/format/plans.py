@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from lentic.errors import Corrupt, UnsupportedFormat
 from lentic.format.avro import Fields, SchemaName, decode_container, encode_container
 from lentic.format.layout import data_file, is_data_path
-from lentic.format.locations import absolute_location, data_path_of
+from lentic.format.locations import absolute_path, relative_path
 from lentic.format.names import Action, requested_at_of
 from lentic.format.times import RequestedAt
 
@@ -270,15 +270,15 @@ def parse_undone(found: Fields) -> tuple[RequestedAt, Action]:
 def _absolute_by_partition(files: Iterable[str], root: str) -> dict[str, list[str]]:
     by_partition: dict[str, list[str]] = {}
     for path in files:
-        absolute = absolute_location(root, path)
-        by_partition.setdefault(path.rpartition("/")[0], []).append(absolute)
+        assert is_data_path(path), path
+        by_partition.setdefault(path.rpartition("/")[0], []).append(absolute_path(path, root))
     return by_partition
 
 
 def _relative(paths: Iterable[str], root: str, where: str) -> list[str]:
     relative = []
     for path in paths:
-        inside = data_path_of(root, path)
+        inside = relative_path(path, root)
         if inside is None:
             raise Corrupt(
                 f"The rollback names {path!r}, which is no data file of the table at {root!r}.",

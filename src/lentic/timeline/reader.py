@@ -8,7 +8,8 @@ from contextlib import suppress
 
 from lentic.errors import Corrupt, MissingFile
 from lentic.format import layout
-from lentic.format.clean import CleanPlan, decode_clean_metadata, decode_clean_plan
+from lentic.format.avro import decode_container
+from lentic.format.clean import CleanPlan, decode_clean_plan
 from lentic.format.clustering_plan import (
     ClusteringPlan,
     decode_clustered_groups,
@@ -235,8 +236,9 @@ def load_earliest_retained(storage: Storage, timeline: Timeline) -> RequestedAt 
             data = storage.read(path)
         except MissingFile:  # archived meanwhile
             data = load_archived_content(storage, clean) or b""
-        if data and (kept := decode_clean_metadata(data, path).retained):
-            return kept
+        record = decode_container(data, path, ("HoodieCleanMetadata",)) or {}
+        if kept := record.get("earliestCommitToRetain"):
+            return RequestedAt(kept)
     return None
 
 
