@@ -46,6 +46,17 @@ def test_the_page_on_writing_runs(tmp_path: Path) -> None:
     ]
 
 
+def test_the_page_on_services_runs(tmp_path: Path) -> None:
+    path = str(tmp_path / "orders")
+    names = _run("services.md", path, blocks=3)
+    assert isinstance(names["done"], lentic.Committed)
+    assert isinstance(names["again"], lentic.AlreadyCommitted)
+    assert [plan.requested_at for plan in names["pending"]] == [names["plan"]]
+    rows = {row["id"] for row in lentic.open(path).read().to_pylist()}
+    assert rows == {f"k{n}" for n in range(3)} | {f"n{n}" for n in range(12)}
+    assert lentic.open(path).verify() == []
+
+
 def test_the_page_on_sharing_runs(tmp_path: Path) -> None:
     path = str(tmp_path / "orders")
     names = _run("sharing.md", path, blocks=2)
