@@ -28,7 +28,9 @@ from tests.rfc.guard_scenes import (
     COMPACTION,
     OLD_S,
     REMOVABLE,
+    REMOVABLE_KINDS,
     STAYING,
+    STAYING_KINDS,
     Gate,
     PowerCut,
     after_its_files,
@@ -55,13 +57,13 @@ STAYS = pytest.mark.parametrize("kind", [COMPACTION, STAYING])
 
 
 def test_step_4_a_removable_plan_that_was_begun_is_refused_and_any_other_taken_over() -> None:
-    for kind in (COMPACTION, STAYING, REMOVABLE):
+    for kind in (*STAYING_KINDS, *REMOVABLE_KINDS):
         scene = stage(planned(kind))
         die_at(scene, after_its_files)
         result = attempt(lambda scene=scene: execute(scene.table("y"), scene.plan))
-        expected = PlanMustBeRolledBack if kind == REMOVABLE else Committed
+        expected = PlanMustBeRolledBack if kind in REMOVABLE_KINDS else Committed
         assert isinstance(result, expected)
-        if kind != REMOVABLE:
+        if kind in STAYING_KINDS:
             ensure_done_once(scene)
 
 
@@ -141,7 +143,7 @@ def test_a_late_starter_gets_the_completed_metadata_and_a_wrong_time_is_refused(
 @pytest.mark.parametrize("policy", list(FailedWrites))
 def test_clean_takes_old_and_silent_removable_plans_alone(policy: FailedWrites) -> None:
     options = {"hoodie.clean.failed.writes.policy": policy.value}
-    for kind in (COMPACTION, STAYING, REMOVABLE):
+    for kind in (*STAYING_KINDS, *REMOVABLE_KINDS):
         for is_begun in (False, True):
             scene = stage(planned(kind))
             if is_begun:
@@ -151,8 +153,8 @@ def test_clean_takes_old_and_silent_removable_plans_alone(policy: FailedWrites) 
             scene.sleep(OLD_S)
             now = scene.now()
             gone = clean_up_failed_writes(cleaner, waits=True)
-            assert gone == ((now,) if kind == REMOVABLE else ())
-            if kind == REMOVABLE:
+            assert gone == ((now,) if kind in REMOVABLE_KINDS else ())
+            if kind in REMOVABLE_KINDS:
                 assert scene.now() is None
                 assert scene.files() == set()
                 assert scene.memory.walk(layout.GUARDS) == []
