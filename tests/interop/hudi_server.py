@@ -7,6 +7,7 @@ Each request on stdin is one line and gets one line on the reply channel, in ord
     {"cmd": "read", "path", "out", "options"}       -> {"rows": n, "schema": {...}}
     {"cmd": "write", "path", "input", "options"}    -> {"written": true}
     {"cmd": "sql", "path", "statements", "views", "settings"} -> {"rows": [[text, ...], ...]}
+    {"cmd": "service", "path", "service", "op", "at", "options"} -> {"at": text or null}
     {"cmd": "lock", "options"}                      -> {"held": true or false}
     {"cmd": "unlock"}                               -> {"held": false}
     {"cmd": "lock_file", "text"}                    -> {"expired", "valid_until", "owner"}
@@ -17,7 +18,9 @@ with `{"error": text, "ended": false}` and the next one is served; `ended` says 
 and this process goes as well. End of input means stop. The reply channel is the stdout this process
 was started with; stdout itself then points at stderr, because the JVM and libraries write to it as
 they like. `out` and `input` are Parquet, timestamps as INT64 microseconds. `lock` takes the lock of
-a table as Hudi's own writers do, with the provider that the options name, and keeps it.
+a table as Hudi's own writers do, with the provider that the options name, and keeps it. `service`
+runs a table service through Hudi's write client, as its own tools do: `schedule` answers with the
+time of the plan or null, `execute` carries the plan `at` out.
 """
 
 from __future__ import annotations
@@ -114,6 +117,54 @@ def sql(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
         spark.sql("drop table if exists target")
 
 
+_SERVICE_TYPES = {
+    "compaction": "COMPACT",
+    "log_compaction": "LOG_COMPACT",
+    "clustering": "CLUSTER",
+    "clean": "CLEAN",
+}
+
+
+def service(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
+    """Schedules or executes a plan, archives, or makes, releases or restores a savepoint."""
+    jvm: Any = spark._jvm
+    given = jvm.PythonUtils.toScalaMap(request["options"])
+    nothing = jvm.org.apache.hudi.common.util.Option.empty()
+    client = jvm.org.apache.hudi.HoodieCLIUtils.createHoodieWriteClient(
+        spark._jsparkSession, request["path"], given, jvm.scala.Option.empty()
+    )
+    at = request["at"]
+    try:
+        match request["op"], request["service"]:
+            case "schedule", name:
+                types = jvm.org.apache.hudi.common.model.TableServiceType
+                kind = types.valueOf(_SERVICE_TYPES[name])
+                at = client.scheduleTableService(nothing, kind).orElse(None)
+            case "execute", "compaction":
+                client.compact(at, True)
+            case "execute", "log_compaction":
+                client.logCompact(at, True)
+            case "execute", "clustering":
+                client.cluster(at, True)
+            case "execute", "clean":
+                client.clean(False)  # what is planned, and nothing more
+            case "run", "archive":
+                client.archive()
+            case "run", "savepoint":
+                client.savepoint(at, "interop", "")
+            case "run", "release":
+                client.deleteSavepoint(at)
+            case "run", "restore":
+                client.restoreToSavepoint(at)
+            case "run", "rollback":
+                client.rollback(at)
+            case other:
+                raise ValueError(f"no such service: {other}")
+        return {"at": at}
+    finally:
+        client.close()
+
+
 _locks: list[Any] = []
 
 
@@ -177,6 +228,7 @@ def serve(spark: SparkSession, requests: TextIO, replies: TextIO) -> None:
         "read": read,
         "write": write,
         "sql": sql,
+        "service": service,
         "lock": lock,
         "unlock": unlock,
         "lock_file": lock_file,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -143,7 +143,7 @@ class Story:
     is_thorough: bool = True
 
     @classmethod
-    def begin(cls, path: str, shape: Shape, hudi: ApacheHudi, *, is_thorough: bool = True) -> Story:
+    def begin(cls, path: str, shape: Shape, hudi: ApacheHudi, *, is_thorough: bool = True) -> Self:
         shape.create(path)
         return cls(path, shape, hudi, Model(shape.ordering is not None), is_thorough)
 

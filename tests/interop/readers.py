@@ -155,6 +155,21 @@ class ApacheHudi:
             rows: list[list[str]] = self._ask(request, COMMAND_TIMEOUT_S)["rows"]
             return rows
 
+    def service(
+        self, path: str, op: str, service: str, at: str | None, options: Mapping[str, str]
+    ) -> str | None:
+        """Runs a table service through Hudi's write client; the time of the plan it is about."""
+        request = {
+            "cmd": "service",
+            "path": _located(path),
+            "op": op,
+            "service": service,
+            "at": at,
+            "options": dict(options),
+        }
+        answer: str | None = self._ask(request, COMMAND_TIMEOUT_S)["at"]
+        return answer
+
     @contextmanager
     def locked(self, options: Mapping[str, str]) -> Iterator[None]:
         """The table lock is in Hudi's hands, through the provider that the options name."""

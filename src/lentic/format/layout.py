@@ -9,6 +9,7 @@
 .hoodie/.guard/<requested_at>/<number>  who may execute a plan: the latest
 .hoodie/.locks/                         the table lock; staged/ beneath it what it decided; clock-*
                                         made to see how the storage dates files, and removed
+.hoodie/.sweep                          while orphans are swept: the storage's own now
 .hoodie/metadata/                       the metadata table, a table of its own
 <partition>/.hoodie_partition_metadata  makes a folder a partition
 <partition>/<data file>
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from lentic.format.lsm import parse_manifest_name
 from lentic.format.properties import encode_properties
 from lentic.format.times import RequestedAt
 
@@ -26,6 +28,7 @@ PROPERTIES = ".hoodie/hoodie.properties"
 PROPERTIES_BACKUP = ".hoodie/hoodie.properties.backup"
 TIMELINE = ".hoodie/timeline"
 HISTORY = ".hoodie/timeline/history"
+HISTORY_VERSION = ".hoodie/timeline/history/_version_"
 TEMP = ".hoodie/.temp"
 COMPLETIONS = ".hoodie/.completion"
 HEARTBEATS = ".hoodie/.heartbeat"
@@ -35,6 +38,7 @@ LOCKS = ".hoodie/.locks"
 LOCK = ".hoodie/.locks/lentic.lock"
 STORAGE_LOCK = ".hoodie/.locks/table_lock.json"
 STAGED = ".hoodie/.locks/staged"
+SWEEP = ".hoodie/.sweep"
 METADATA_TABLE = ".hoodie/metadata"
 PARTITION_METADATA = ".hoodie_partition_metadata"
 
@@ -48,12 +52,19 @@ def timeline_file(name: str) -> str:
 
 def is_decidable_path(path: str) -> bool:
     """Whether `path` is one that the table lock decides about: a file directly in the active
-    timeline, or a plan's guard."""
+    timeline, a manifest of the archived one, or a plan's guard."""
     directory, _, name = path.rpartition("/")
     if name in ("", ".", ".."):
         return False
     plans, _, plan = directory.rpartition("/")
+    if directory == HISTORY:
+        return parse_manifest_name(name) is not None
     return directory == TIMELINE or (plans == GUARDS and plan.isdigit() and name.isdigit())
+
+
+def history_file(name: str) -> str:
+    """Path of a file of the archived timeline."""
+    return f"{HISTORY}/{name}"
 
 
 def staged_intent(name: str) -> str:

@@ -16,12 +16,14 @@ from lentic.errors import (
     ConfigError,
     Conflict,
     InstantCancelled,
+    MissingFile,
     OutcomeUnknown,
     Refused,
     WriteConflict,
 )
 from lentic.format.record_fields import META_FIELDS
 from lentic.format.table_config import MergeMode, TableConfig
+from lentic.services import inline
 from lentic.services.failed_writes import clean_up_failed_writes
 from lentic.services.rollback import roll_back, withdraw
 from lentic.timeline.reader import load_timeline
@@ -30,7 +32,7 @@ from lentic.txn.transaction import OpenTable
 from lentic.view.schema import load_table_schema
 from lentic.write.alive import staying_alive
 from lentic.write.column_groups import plan_partial
-from lentic.write.commit import Begun, Commit, begin_write
+from lentic.write.commit import Begun, Commit, begin_write, ensure_none_undone
 from lentic.write.evolve import evolve, is_changed
 from lentic.write.fit import ensure_fits
 from lentic.write.operations import (
@@ -76,6 +78,8 @@ def write(
             if roll_back(table, begun.instant):
                 if heart is not None and not isinstance(error, Conflict):
                     heart.ensure_alive()  # else it failed because it was stopped
+                if isinstance(error, MissingFile):
+                    ensure_none_undone(table, begun, load_timeline(table.storage))
                 raise
             # Whatever failed, it failed because the files of this write were taken away.
             raise InstantCancelled(
@@ -96,7 +100,14 @@ def _signs_of_life(
     return staying_alive(table, engine, begun.instant.requested_at, epoch=begun.epoch)
 
 
-def retrying(table: OpenTable, attempt: Callable[[], Commit]) -> Commit:
+def retrying(table: OpenTable, engine: Engine, attempt: Callable[[], Commit]) -> Commit:
+    """`_retrying`, and then the services that are due: the commit has landed before they begin."""
+    done = _retrying(table, attempt)
+    inline.run_due_services(table, engine)
+    return done
+
+
+def _retrying(table: OpenTable, attempt: Callable[[], Commit]) -> Commit:
     """`attempt`, again as often as the options allow while it loses to other writers.
 
     Each time all that depends on the table is read anew; rows must be such that they can be read

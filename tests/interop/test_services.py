@@ -1,0 +1,205 @@
+"""Table services of lentic and Apache Hudi on each other's tables, and each other's plans.
+
+Every service runs on every shape of table: planned by one engine, executed by the same or by the
+other, upon rows that either wrote. After each step lentic, Apache Hudi and hudi-rs must read the
+rows of the model, and lentic must find the table sound. What runs by default is one table for each
+pair of engines, at which Apache Hudi looks now and then; `make interop` runs all of them and lets
+it look after every single step (marked slow).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import lentic
+from lentic.format.names import Action
+from tests.interop.operations import BUCKETS, Shape, batch
+from tests.interop.readers import ApacheHudi
+from tests.interop.services import HUDI, LENTIC, ServiceStory
+
+MOR_BUCKETS = Shape("MERGE_ON_READ", BUCKETS, "ts")
+MOR_JOIN = Shape("MERGE_ON_READ", None, "ts")
+COW_BUCKETS = Shape("COPY_ON_WRITE", BUCKETS, "ts")
+COW_JOIN = Shape("COPY_ON_WRITE", None, None)
+SHAPES = (MOR_BUCKETS, MOR_JOIN, COW_BUCKETS, COW_JOIN)
+
+# Who writes, who plans, who executes.
+HUDI_SERVES = (LENTIC, HUDI, HUDI)
+LENTIC_SERVES = (HUDI, LENTIC, LENTIC)
+LENTIC_EXECUTES = (LENTIC, HUDI, LENTIC)
+HUDI_EXECUTES = (LENTIC, LENTIC, HUDI)
+PAIRS = (HUDI_SERVES, LENTIC_SERVES, LENTIC_EXECUTES, HUDI_EXECUTES)
+
+pytestmark = pytest.mark.interop
+
+
+def _named(pair: tuple[str, str, str]) -> str:
+    return "{}-writes-{}-plans-{}-executes".format(*pair)
+
+
+def keep_house(story: ServiceStory, writer: str, planner: str, executor: str) -> None:
+    """Each service that the table can have once, with writes between them and beside the plans."""
+    upsert = partial(story.write, writer, "upsert")
+    for ts in range(1, 5):
+        upsert(batch(0, 40, ts))
+    if story.shape.is_mor:
+        story.serve("log_compaction", planner, executor)
+        upsert(batch(10, 50, 5))
+        story.look("log compaction")
+        story.serve("compaction", planner, executor, lambda: upsert(batch(20, 60, 6)))
+        story.look("compaction")
+    upsert(batch(20, 50, 7))
+    if not story.shape.buckets:  # Hudi clusters buckets only where their number may change
+        story.serve("clustering", planner, executor)
+        story.look("clustering")
+    upsert(batch(10, 60, 8))
+    story.write(writer, "delete", batch(0, 8, 0))
+    story.serve("clean", planner, executor, lambda: upsert(batch(20, 70, 9)))
+    story.look("clean")
+    story.write(writer, "insert_overwrite", batch(0, 12, 10, ("p1",)))
+    upsert(batch(0, 30, 11))
+    assert story.archive(executor) > 0
+    story.look("archive")
+    # Cleaned and archived once more, upon what was left the first time.
+    for ts in range(12, 15):
+        upsert(batch(0, 40, ts))
+    if story.shape.is_mor:
+        story.serve("compaction", planner, executor)
+        upsert(batch(0, 40, 15))
+    story.serve("clean", planner, executor)
+    assert story.archive(planner) > 0
+    upsert(batch(0, 70, 16))
+    story.look("all services")
+    story.write(HUDI if writer == LENTIC else LENTIC, "upsert", batch(30, 90, 17))
+    story.look_closely("the other engine wrote on")
+
+
+@pytest.mark.parametrize(
+    ("shape", "pair", "is_thorough"),
+    [
+        *(
+            pytest.param(shape, pair, False, id=f"{shape}-{_named(pair)}-in-short")
+            for shape, pair in zip((MOR_BUCKETS, MOR_JOIN, MOR_JOIN, COW_JOIN), PAIRS, strict=True)
+        ),
+        *(
+            pytest.param(shape, pair, True, id=f"{shape}-{_named(pair)}", marks=pytest.mark.slow)
+            for shape in SHAPES
+            for pair in PAIRS
+        ),
+    ],
+)
+def test_services_of_either_engine_change_no_row(
+    shape: Shape,
+    pair: tuple[str, str, str],
+    is_thorough: bool,
+    tmp_path: Path,
+    apache_hudi: ApacheHudi,
+) -> None:
+    writer, planner, executor = pair
+    story = ServiceStory.begin_by(
+        writer, str(tmp_path / "t"), shape, apache_hudi, is_thorough=is_thorough
+    )
+    keep_house(story, writer, planner, executor)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("planner", [HUDI, LENTIC])
+@pytest.mark.parametrize("shape", [MOR_BUCKETS, MOR_JOIN], ids=str)
+def test_logs_written_beside_a_plan_of_log_compaction_stay(
+    planner: str, shape: Shape, tmp_path: Path, apache_hudi: ApacheHudi
+) -> None:
+    """The plan is executed by the other engine; then by a chain of both, and compacted."""
+    story = ServiceStory.begin(str(tmp_path / "t"), shape, apache_hudi)
+    executor = LENTIC if planner == HUDI else HUDI
+    for ts in range(1, 4):
+        story.upsert(batch(0, 40, ts))
+    story.serve("log_compaction", planner, executor, lambda: story.upsert(batch(20, 60, 4)))
+    story.delete_keys(batch(0, 8, 0))
+    story.upsert(batch(10, 50, 5))
+    story.serve("log_compaction", executor, planner)
+    story.upsert(batch(0, 20, 6))
+    story.serve("compaction", planner, executor)
+    story.look_at_base_files()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("planner", [HUDI, LENTIC])
+@pytest.mark.parametrize("shape", [MOR_JOIN, COW_JOIN], ids=str)
+def test_a_write_is_never_lost_in_groups_that_are_going_to_be_clustered(
+    planner: str, shape: Shape, tmp_path: Path, apache_hudi: ApacheHudi
+) -> None:
+    """It is refused, or its rows are there after the plan was executed by the other engine."""
+    story = ServiceStory.begin(str(tmp_path / "t"), shape, apache_hudi)
+    for ts in range(1, 4):
+        story.upsert(batch(0, 40, ts))
+    at = story.schedule("clustering", planner)
+    for number, write in enumerate((story.upsert, story.insert_overwrite)):
+        try:
+            write(batch(10, 50, 10 + number))
+        except lentic.Conflict as refusal:
+            assert at in str(refusal), refusal
+    story.insert(batch(100, 140, 5))  # new keys need none of these groups
+    if at in story.pending():
+        story.execute("clustering", at, LENTIC if planner == HUDI else HUDI)
+    story.upsert(batch(0, 60, 20))
+
+
+@pytest.mark.parametrize(
+    ("shape", "saver", "restorer"),
+    [
+        (MOR_BUCKETS, LENTIC, HUDI),
+        pytest.param(MOR_BUCKETS, HUDI, LENTIC, marks=pytest.mark.slow),
+        *(
+            pytest.param(shape, *pair, marks=pytest.mark.slow)
+            for shape in (MOR_JOIN, COW_BUCKETS, COW_JOIN)
+            for pair in ((LENTIC, HUDI), (HUDI, LENTIC), (HUDI, HUDI), (LENTIC, LENTIC))
+        ),
+    ],
+    ids=str,
+)
+def test_what_one_engine_saved_survives_cleaning_and_the_other_restores_it(
+    shape: Shape, saver: str, restorer: str, tmp_path: Path, apache_hudi: ApacheHudi
+) -> None:
+    story = ServiceStory.begin(str(tmp_path / "t"), shape, apache_hudi, is_thorough=False)
+    for ts in range(1, 4):
+        story.upsert(batch(0, 40, ts))
+    at = story.savepoint(saver)
+    for ts in range(4, 7):
+        story.upsert(batch(10, 50, ts))
+    if shape.is_mor:
+        story.serve("compaction", restorer, restorer)
+    for keeper in (saver, restorer):
+        story.upsert(batch(10, 50, 7))
+        if planned := story.try_schedule("clean", keeper):
+            story.execute("clean", planned, keeper)
+        story.archive(keeper)
+    story.look("cleaning and archiving beside a savepoint")
+    assert Action.SAVEPOINT in [instant.action for instant in story.open().timeline()]
+    story.restore(at, restorer)
+    story.look("restore")
+    story.upsert(batch(20, 60, 9))
+    if shape.is_mor:
+        story.serve("compaction", saver, restorer)
+    story.release(at)
+    story.serve("clean", saver, restorer)
+    story.upsert(batch(0, 60, 10))
+    story.look("release")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_one_engine_rolls_back_what_the_other_wrote(
+    shape: Shape, tmp_path: Path, apache_hudi: ApacheHudi
+) -> None:
+    story = ServiceStory.begin(str(tmp_path / "t"), shape, apache_hudi)
+    story.upsert(batch(0, 40, 1))
+    story.upsert(batch(0, 40, 2))
+    for number, (writer, undoer) in enumerate(((HUDI, LENTIC), (LENTIC, HUDI))):
+        for operation in ("upsert", "delete", "insert_overwrite"):
+            before = dict(story.model.rows)
+            story.write(writer, operation, batch(10, 60, 10 + number, ("p0", "p1", "p2")))
+            story.roll_back(before, undoer)
+        story.write(writer, "upsert", batch(5, 45, 20 + number))
