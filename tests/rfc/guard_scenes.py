@@ -47,6 +47,8 @@ ROWS = {f"{BASE}-{n}": BASE for n in range(UPSERTS)} | {"shared": f"{BASE}-{UPSE
 
 COMPACTION, STAYING, CLUSTERING = "compaction", "log compaction", "clustering"
 REMOVABLE, REMOVABLE_CLUSTERING = "removable log compaction", "removable clustering"
+STAYING_KINDS = (COMPACTION, STAYING, CLUSTERING)
+REMOVABLE_KINDS = (REMOVABLE, REMOVABLE_CLUSTERING)
 """Kinds of plans: three that stay until they are completed, and two that do not."""
 
 

@@ -23,14 +23,7 @@ from tests.rfc.guard_plays import (
     judge,
     requested,
 )
-from tests.rfc.guard_scenes import (
-    CLUSTERING,
-    COMPACTION,
-    OLD_S,
-    REMOVABLE,
-    REMOVABLE_CLUSTERING,
-    STAYING,
-)
+from tests.rfc.guard_scenes import OLD_S, REMOVABLE_KINDS, STAYING_KINDS
 
 FIRST_SEED = int(os.environ.get("LENTIC_SCENARIO_SEED", "0"))
 SEEDS = int(os.environ.get("LENTIC_SCENARIO_SEEDS", "25"))
@@ -41,11 +34,11 @@ def seeds() -> Iterator[int]:
 
 
 def staying(seed: int) -> str:
-    return (COMPACTION, STAYING, CLUSTERING)[seed % 3]
+    return STAYING_KINDS[seed % len(STAYING_KINDS)]
 
 
 def removable(seed: int) -> str:
-    return (REMOVABLE, REMOVABLE_CLUSTERING)[seed % 2]
+    return REMOVABLE_KINDS[seed % len(REMOVABLE_KINDS)]
 
 
 def targeted(play: Play) -> bool:

@@ -4,6 +4,8 @@ rollback of failed writers": what each step says, one by one.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from lentic.config.sharing import FailedWrites
@@ -19,6 +21,7 @@ from lentic.format.names import State
 from lentic.services.failed_writes import clean_up_failed_writes, roll_back_expired
 from lentic.services.outcome import AlreadyCommitted, Committed
 from lentic.services.rollback import execute_undo, plan_undo, roll_back, sweep_markers
+from lentic.services.undo_completed import roll_back_instant
 from lentic.testing.checkers import list_leftovers
 from lentic.timeline.instant import Instant
 from lentic.timeline.reader import load_commit_metadata
@@ -28,7 +31,9 @@ from tests.rfc.guard_scenes import (
     COMPACTION,
     OLD_S,
     REMOVABLE,
+    REMOVABLE_KINDS,
     STAYING,
+    STAYING_KINDS,
     Gate,
     PowerCut,
     after_its_files,
@@ -55,13 +60,13 @@ STAYS = pytest.mark.parametrize("kind", [COMPACTION, STAYING])
 
 
 def test_step_4_a_removable_plan_that_was_begun_is_refused_and_any_other_taken_over() -> None:
-    for kind in (COMPACTION, STAYING, REMOVABLE):
+    for kind in (*STAYING_KINDS, *REMOVABLE_KINDS):
         scene = stage(planned(kind))
         die_at(scene, after_its_files)
         result = attempt(lambda scene=scene: execute(scene.table("y"), scene.plan))
-        expected = PlanMustBeRolledBack if kind == REMOVABLE else Committed
+        expected = PlanMustBeRolledBack if kind in REMOVABLE_KINDS else Committed
         assert isinstance(result, expected)
-        if kind != REMOVABLE:
+        if kind in STAYING_KINDS:
             ensure_done_once(scene)
 
 
@@ -141,7 +146,7 @@ def test_a_late_starter_gets_the_completed_metadata_and_a_wrong_time_is_refused(
 @pytest.mark.parametrize("policy", list(FailedWrites))
 def test_clean_takes_old_and_silent_removable_plans_alone(policy: FailedWrites) -> None:
     options = {"hoodie.clean.failed.writes.policy": policy.value}
-    for kind in (COMPACTION, STAYING, REMOVABLE):
+    for kind in (*STAYING_KINDS, *REMOVABLE_KINDS):
         for is_begun in (False, True):
             scene = stage(planned(kind))
             if is_begun:
@@ -151,8 +156,8 @@ def test_clean_takes_old_and_silent_removable_plans_alone(policy: FailedWrites) 
             scene.sleep(OLD_S)
             now = scene.now()
             gone = clean_up_failed_writes(cleaner, waits=True)
-            assert gone == ((now,) if kind == REMOVABLE else ())
-            if kind == REMOVABLE:
+            assert gone == ((now,) if kind in REMOVABLE_KINDS else ())
+            if kind in REMOVABLE_KINDS:
                 assert scene.now() is None
                 assert scene.files() == set()
                 assert scene.memory.walk(layout.GUARDS) == []
@@ -251,3 +256,27 @@ def test_g12_a_crash_at_any_call_of_removing_a_plan_is_made_good_by_the_next_one
         ensure_sound(scene)
         with pytest.raises(InstantCancelled, match="rolled it back"):
             execute(scene.table("y"), scene.plan)
+
+
+@pytest.mark.parametrize("kind", STAYING_KINDS)
+def test_a_completed_plan_whose_rollback_stopped_midway_is_not_executed_again(kind: str) -> None:
+    """Whoever undoes a completed write takes its completed file away first, so that it looks like
+    a plan that was begun. Its rollback names the commit, not an execution, and means all of it: who
+    carries that out late would delete the files of another execution."""
+    for number in range(1, 80):
+        scene = stage(planned(kind))
+        execute(scene.table("x"), scene.plan)
+        gate = Gate(scene.memory, lambda op, path: False, cut_power)
+        operator = scene.table("operator", gate)
+        gate._when = nth_call(number)
+        with suppress(PowerCut):
+            roll_back_instant(operator, scene.plan.requested_at)
+        result = attempt(lambda scene=scene: execute(scene.table("y"), scene.plan))
+        assert not isinstance(result, Committed), number
+        ensure_sound(scene)
+        now = scene.now()
+        if now is not None and now.is_pending:
+            assert isinstance(result, PlanMustBeRolledBack)
+            roll_back_instant(scene.table("operator"), scene.plan.requested_at)
+            assert scene.now() is None
+            ensure_sound(scene)

@@ -7,7 +7,8 @@
 .hoodie/.completion/<requested_at>.finalized.json  nothing can be added to it any more
 .hoodie/.heartbeat/<requested_at>       sign of life of a writer
 .hoodie/.guard/<requested_at>/<number>  who may execute a plan: the latest
-.hoodie/.locks/                         the table lock; staged/ beneath it what it decided
+.hoodie/.locks/                         the table lock; staged/ beneath it what it decided; clock-*
+                                        made to see how the storage dates files, and removed
 .hoodie/.sweep                          while orphans are swept: the storage's own now
 .hoodie/metadata/                       the metadata table, a table of its own
 <partition>/.hoodie_partition_metadata  makes a folder a partition

@@ -33,8 +33,8 @@ from lentic.services.outcome import AlreadyCommitted, Committed, Outcome
 from lentic.services.rollback import execute_undo, load_undo
 from lentic.storage.base import Storage
 from lentic.timeline.history import load_history
-from lentic.timeline.instant import Instant
-from lentic.timeline.reader import load_is_removable, load_timeline
+from lentic.timeline.instant import PLANS, Instant
+from lentic.timeline.reader import load_is_removable, load_rollback_undone, load_timeline
 from lentic.txn.transaction import OpenTable, Transaction, transaction
 from lentic.write import markers
 from lentic.write.alive import staying_alive
@@ -83,8 +83,7 @@ def _execute_alone(
             if is_guarded:
                 _ensure_no_active_heartbeat(table, now)  # 3
             rollbacks = txn.rollbacks_of(now)
-            if is_removable(table.storage, now):
-                _ensure_never_begun(table, now, rollbacks)  # 4
+            _ensure_executable(table, now, rollbacks, once=is_removable(table.storage, now))  # 4
             # Before the guard is taken: of whoever takes it later, nothing is among these (R4).
             leftovers = markers.list_announced(table.storage, at)
             number = txn.take_guard(now)
@@ -154,13 +153,21 @@ def _ensure_no_active_heartbeat(table: OpenTable, plan: Instant) -> None:
     )
 
 
-def _ensure_never_begun(table: OpenTable, plan: Instant, rollbacks: tuple[Instant, ...]) -> None:
-    """`PlanMustBeRolledBack` if a removable plan was begun once, or is being rolled back."""
-    if plan.state is State.REQUESTED and not rollbacks:
+def _ensure_executable(
+    table: OpenTable, plan: Instant, rollbacks: tuple[Instant, ...], *, once: bool
+) -> None:
+    """`PlanMustBeRolledBack` if a removable plan (`once`) was begun or is being rolled back.
+
+    Any other plan, if a rollback names the commit it had become, and not one of its executions:
+    that one means all of it.
+    """
+    undone = (load_rollback_undone(table.storage, rollback)[1] for rollback in rollbacks)
+    is_ended = any(once or action not in PLANS for action in undone)
+    if not (is_ended or (once and plan.state is State.INFLIGHT)):
         return
-    why = f"{rollbacks[0]} rolls it back" if rollbacks else "an execution of it was begun and ended"
+    why = f"{rollbacks[0]} rolls it back" if rollbacks else "it is removable and was begun before"
     raise PlanMustBeRolledBack(
-        f"{plan} is removable, and {why}: it cannot be executed any more.",
+        f"{plan} cannot be executed any more: {why}.",
         where=table.storage.root,
         safe="nothing was changed by this call",
         next_step=f't.rollback("{plan.requested_at}"), or let a clean do it: t.clean(); then '

@@ -161,6 +161,12 @@ def load_rollback_target(storage: Storage, instant: Instant) -> RequestedAt | No
         return None
 
 
+def load_rollback_undone(storage: Storage, rollback: Instant) -> Identity:
+    """What a rollback undoes, by the action that had when the rollback was planned."""
+    path = _requested_file(rollback)
+    return decode_rollback_undone(storage.read(path), path)
+
+
 def list_rollbacks_of(
     storage: Storage, timeline: Timeline, instant: Instant
 ) -> tuple[Instant, ...]:
@@ -214,8 +220,7 @@ def load_to_hide(storage: Storage, timeline: Timeline) -> tuple[Instant, ...]:
     """
     found: set[Identity] = set()
     for rollback in timeline.pending(Action.ROLLBACK):
-        path = _requested_file(rollback)
-        found.add(decode_rollback_undone(storage.read(path), path))
+        found.add(load_rollback_undone(storage, rollback))
     for restore in timeline.pending(Action.RESTORE):
         plan = load_restore_plan(storage, restore)
         found |= {undone.identity for undone in plan.undone if plan.files is not None}
