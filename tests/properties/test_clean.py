@@ -10,26 +10,28 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lentic.config.retention import CleanPolicy
 from lentic.engine import LocalEngine
-from lentic.errors import RangeUnavailable
+from lentic.errors import RangeUnavailable, Refused
 from lentic.format.names import Action
 from lentic.format.times import CompletedAt, RequestedAt
 from lentic.services.clean import execute_clean, schedule_clean
 from lentic.services.compaction import execute_compaction, schedule_compaction
 from lentic.services.protected import load_protected
+from lentic.services.savepoint import make_savepoint
 from lentic.services.verify import verify_table
 from lentic.table import Table
 from lentic.timeline.reader import load_earliest_retained, load_timeline
 from lentic.txn.transaction import OpenTable
 from tests.unit.builders import clock_of, new_table, rows
-from tests.unit.services.test_clean import save
 from tests.unit.verbs import COW, MOR
 
 EXAMPLES = int(os.environ.get("LENTIC_EXAMPLES", "60"))
@@ -70,10 +72,8 @@ class History:
             self.table.upsert(values)
         elif verb == "delete":
             self.table.delete(values.select(["id", "day"]))
-        elif verb == "overwrite":
-            self.table.insert_overwrite(values)
-        elif verb == "drop":
-            self.table.delete_partitions([given])
+        elif verb in ("overwrite", "drop"):
+            self.replace(verb, values, given)
         elif verb == "wait":
             clock_of(self.opened).ms += given * HOUR_MS
         elif verb in ("plan", "compact") and self.is_mor:
@@ -85,14 +85,20 @@ class History:
         elif verb == "clean":
             self.clean(*given)
 
+    def replace(self, verb: str, values: pa.Table, partition: str) -> None:
+        """End file groups, unless a plan is for one: that plan could not be executed any more."""
+        if load_timeline(self.opened.storage).pending(Action.COMPACTION):
+            return
+        if verb == "overwrite":
+            self.table.insert_overwrite(values)
+        else:
+            self.table.delete_partitions([partition])
+
     def save(self, back: int) -> None:
-        timeline = load_timeline(self.opened.storage)
-        earliest = self.earliest()
-        known = {i.requested_at for i in timeline.completed(Action.SAVEPOINT)}
-        offered = [i for i in timeline.writes() if i.completed_at and i.completed_at >= earliest]
-        offered = [i for i in offered if i.requested_at not in known]
-        if offered:
-            save(self.opened, offered[max(0, len(offered) - 1 - back)].requested_at)
+        writes = load_timeline(self.opened.storage).writes()
+        if writes:
+            with suppress(Refused):  # what has been cleaned cannot be held
+                make_savepoint(self.opened, writes[max(0, len(writes) - 1 - back)].requested_at)
 
     def earliest(self) -> CompletedAt:
         """The first moment as of which the table says it can be read."""

@@ -62,7 +62,7 @@ def clean(storage: Any, world: Any, lock: Any) -> None:
 
 
 def clean_lazily(storage: Any, world: Any, lock: Any) -> None:
-    run_clean(open_table(storage, world, lock, **LAZY))
+    run_clean(open_table(storage, world, lock, LAZY))
 
 
 def prepared(table_type: str) -> Scene:
