@@ -6,9 +6,12 @@ archival finishes what a dead one began.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from lentic.coordination.lock_storage import StorageLock
+from lentic.errors import Conflict
 from lentic.format import layout
 from lentic.services.archive import archive_timeline
 from lentic.testing.checkers import check_table, list_leftovers
@@ -18,7 +21,8 @@ from lentic.testing.tables import open_on
 from lentic.timeline.history import load_history
 from lentic.timeline.reader import load_timeline
 from tests.simulation.cases import FIRST_SEED, SEEDS, distinct, sample
-from tests.simulation.flows import Rows, after, create, fold, read, upsert
+from tests.simulation.crowd import LEASE_MS
+from tests.simulation.flows import Rows, after, arrow, create, fold, read, upsert
 
 KEEP = {
     "hoodie.keep.min.commits": 1,
@@ -108,3 +112,48 @@ def test_archiving_beside_writers_and_readers_shows_in_nothing() -> None:
         assert check_table(sim.memory) == [], trace
         archived.add(len(load_history(sim.memory).instants))
     assert max(archived) >= 3
+
+
+def test_an_archival_that_sleeps_past_its_lease_loses_no_instant() -> None:
+    """R13: it wakes when another has archived the same, or more, and goes on where it was."""
+    calls = _sleep_at(None)[0].calls("x")
+    for call in sample(range(1, calls + 1), 25, "sleeping archival"):
+        sim, table = _sleep_at(call)
+        trace = f"slept at {call}\n" + "\n".join(sim.trace)
+        for number in (7, 8):
+            table("after", sim.memory).upsert(arrow({"a0": number}))
+            archive_timeline(table("after", sim.memory)._opened)
+        assert len(instants(sim.memory)) == 8, trace
+        rows = {r["id"]: r["ts"] for r in table("after", sim.memory).read().to_pylist()}
+        assert rows == fold(*BATCHES, {"a0": 6}, {"a0": 8}), trace
+        assert check_table(sim.memory) == [], trace
+
+
+def _sleep_at(call: int | None) -> Any:
+    """x archives and sleeps at a call, while y writes and archives; the simulation, the tables."""
+    sim = Simulation(0)
+    storage = sim.storage()
+
+    def table(name: str, at: Any = storage) -> Any:
+        world = sim.world(name)
+        return open_on(at, world, StorageLock(at, world, 600_000, LEASE_MS), KEEP)
+
+    create("MERGE_ON_READ")(storage, sim.world("setup"), None)
+    for batch in BATCHES:
+        table("setup").upsert(arrow(batch))
+
+    def sleepy() -> None:
+        with suppress(Conflict):
+            archive_timeline(table("x")._opened)
+
+    def other() -> None:
+        table("y").upsert(arrow({"a0": 6}))
+        archive_timeline(table("y")._opened)
+
+    sim.actor("x", sleepy)
+    sim.actor("y", other)
+    if call is not None:
+        sim.pause_at("x", call=call, pause_ms=10 * LEASE_MS)
+    ends = sim.run()
+    assert all(isinstance(end, Returned) for end in ends.values()), (ends, sim.trace)
+    return sim, table

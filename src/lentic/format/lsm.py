@@ -137,14 +137,11 @@ def encode_rows(rows: Iterable[ArchivedRow]) -> bytes:
     schema = _schema()
     arrays = [pa.array(c, field.type) for c, field in zip(columns, schema, strict=True)]
     sink = pa.BufferOutputStream()
-    pq.write_table(
-        pa.table(arrays, schema=schema),
-        sink,
-        row_group_size=_GROUP_ROWS,
-        compression="gzip",
-        store_schema=False,
-        write_page_checksum=True,
-    )
+    with pq.ParquetWriter(
+        sink, schema, compression="gzip", store_schema=False, write_page_checksum=True
+    ) as writer:
+        writer.write_table(pa.table(arrays, schema=schema), _GROUP_ROWS)
+        writer.add_key_value_metadata(_footer())
     return bytes(memoryview(sink.getvalue()))
 
 
@@ -216,9 +213,15 @@ def _bytes(value: Any) -> bytes | None:
 
 
 @cache
-def _schema() -> pa.Schema:
+def _footer() -> dict[str, str]:
+    """What readers that go by Avro, as Apache Hudi's do, find the schema in."""
     text = resources.files("lentic.format") / "schemas" / "HoodieLSMTimelineInstant.avsc"
     avro = json.dumps(json.loads(text.read_text("utf-8")), separators=(",", ":"))
+    return {"parquet.avro.schema": avro, "writer.model.name": "avro"}
+
+
+@cache
+def _schema() -> pa.Schema:
     return pa.schema(
         [
             pa.field("instantTime", pa.string()),
@@ -227,6 +230,5 @@ def _schema() -> pa.Schema:
             pa.field("metadata", pa.binary()),
             pa.field("plan", pa.binary()),
             pa.field("version", pa.int32(), nullable=False),
-        ],
-        metadata={"parquet.avro.schema": avro, "writer.model.name": "avro"},
+        ]
     )

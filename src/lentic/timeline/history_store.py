@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from lentic.coordination.lock import Held
-from lentic.errors import Conflict, Corrupt
+from lentic.errors import Conflict, Corrupt, MissingFile
 from lentic.format import layout
 from lentic.format.lsm import (
     ArchivedRow,
@@ -37,7 +37,7 @@ from lentic.format.lsm import (
 )
 from lentic.format.names import Action, State, completed_action, parse_instant_file
 from lentic.storage.base import FileInfo, Storage
-from lentic.timeline.history import Snapshot, find_archived, look_at_history
+from lentic.timeline.history import find_archived, look_at_history
 from lentic.timeline.instant import Instant
 from lentic.timeline.store import decide
 
@@ -56,22 +56,43 @@ _PLANNED = frozenset(
 
 
 def archive(storage: Storage, held: Held, instants: Sequence[Instant], batch: int) -> None:
-    """Move completed instants to the history, and merge files there if `batch` lie on a level."""
+    """Move completed instants to the history, and merge files there if `batch` lie on a level.
+
+    `Conflict` if the lock was lost and the next holder was faster.
+    """
+    try:
+        _archive(storage, held, instants, batch)
+    except MissingFile as error:
+        raise Conflict(
+            "Files of the timeline went while this call archived them.",
+            where=error.where,
+            safe="nothing was lost: whoever holds the lock now has archived them, or will",
+            next_step="nothing; the next archival goes on",
+        ) from error
+
+
+def _archive(storage: Storage, held: Held, instants: Sequence[Instant], batch: int) -> None:
     now = look_at_history(storage, lambda snapshot: snapshot)
     active = _active_files(storage, instants)
     known = find_archived(storage, {instant.identity for instant in instants})
     fresh = [instant for instant in instants if instant.identity not in known]
-    number = now.number
     if fresh:
         rows = [_row_of(storage, instant, active[instant]) for instant in fresh]
-        listed = (*now.files, _put_rows(storage, held, now, rows, level=0))
-        number += 1
-        manifest = encode_manifest(_merge_levels(storage, held, now, listed, batch))
-        decide(storage, held, layout.history_file(format_manifest_name(number)), manifest)
+        listed = (*now.files, _put_rows(storage, held, rows, level=0))
+        manifest = encode_manifest(_merge_levels(storage, held, listed, batch))
+        name = format_manifest_name(now.number + 1)
+        decide(storage, held, layout.history_file(name), manifest)
+    number = _newest(storage)
     held.ensure_held()
     storage.replace(layout.HISTORY_VERSION, str(number).encode())
     remove_archived(storage, held, [f.path for i in instants for f in active[i]])
     _sweep(storage, held, number)
+
+
+def _newest(storage: Storage) -> int:
+    """The number of the newest manifest, whoever made it: a sleeper must not name an older one."""
+    names = (file.name for file in storage.list_files(layout.HISTORY))
+    return max(filter(None, map(parse_manifest_name, names)), default=0)
 
 
 def remove_archived(storage: Storage, held: Held, paths: Iterable[str]) -> None:
@@ -94,7 +115,7 @@ def _active_files(
         if parsed := parse_instant_file(file.name):
             identity = parsed.requested_at, completed_action(parsed.action)
             files.setdefault(identity, []).append(file)
-    return {instant: tuple(files[instant.identity]) for instant in instants}
+    return {instant: tuple(files.get(instant.identity, ())) for instant in instants}
 
 
 def _row_of(storage: Storage, instant: Instant, files: tuple[FileInfo, ...]) -> ArchivedRow:
@@ -108,20 +129,18 @@ def _row_of(storage: Storage, instant: Instant, files: tuple[FileInfo, ...]) -> 
     return ArchivedRow(times, storage.read(layout.timeline_file(instant.file_name)), plan)
 
 
-def _put_rows(
-    storage: Storage, held: Held, now: Snapshot, rows: Sequence[ArchivedRow], level: int
-) -> ListedFile:
+def _put_rows(storage: Storage, held: Held, rows: Sequence[ArchivedRow], level: int) -> ListedFile:
     """Make the file with these rows. One of that name which is not listed is left of an archival
     that died: of the same rows it is taken over, else it goes."""
     held.ensure_held()
     name, data = name_rows(rows, level), encode_rows(rows)
     path = layout.history_file(str(name))
-    assert name not in {file.name for file in now.files}, name
     if storage.put_if_absent(path, data) or _holds(storage, name, rows):
         info = storage.info(path)
-        assert info is not None, path
-        return ListedFile(name, info.size)
-    storage.delete(path)
+        return ListedFile(name, info.size if info else len(data))
+    listed = look_at_history(storage, lambda now: {file.name for file in now.files})
+    if name not in listed:
+        storage.delete(path)
     if not storage.put_if_absent(path, data):
         raise Conflict(
             "Somebody who does not hold the table's lock archives instants too.",
@@ -143,7 +162,7 @@ def _holds(storage: Storage, name: HistoryName, rows: Sequence[ArchivedRow]) -> 
 
 
 def _merge_levels(
-    storage: Storage, held: Held, now: Snapshot, listed: tuple[ListedFile, ...], batch: int
+    storage: Storage, held: Held, listed: tuple[ListedFile, ...], batch: int
 ) -> tuple[ListedFile, ...]:
     """Where `batch` files lie on a level, the oldest become one of the next."""
     level = 0
@@ -152,7 +171,7 @@ def _merge_levels(
         if len(on_level) >= batch:
             oldest = on_level[:batch]
             rows = [row for file in oldest for row in _read_rows(storage, file)]
-            merged = _put_rows(storage, held, now, rows, level + 1)
+            merged = _put_rows(storage, held, rows, level + 1)
             listed = (*(f for f in listed if f not in oldest), merged)
         level += 1
     return tuple(sorted(listed, key=lambda f: (f.name.first, f.name.level)))
