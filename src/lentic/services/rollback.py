@@ -167,8 +167,8 @@ def _hidden_target(timeline: Timeline, plan: RollbackPlan) -> Instant | None:
 
 
 def execute_undo(table: OpenTable, undo: Undo, target: Instant | None) -> None:
-    """Carry a published plan out, and take `target` off the timeline. Safe to repeat, and to do
-    twice at once."""
+    """Carry a published plan out, and take `target` off the timeline, or what is left of a write
+    that had completed. Safe to repeat, and to do twice at once."""
     finalize_empty(table.storage, undo.plan.target)
     # Attempts that still ran when the plan was made may have announced more files since.
     late = markers.list_announced(table.storage, undo.plan.target)
@@ -176,14 +176,16 @@ def execute_undo(table: OpenTable, undo: Undo, target: Instant | None) -> None:
     for path in files:
         table.storage.delete(path)
     with transaction(table) as txn:
+        if target is None and (hidden := _hidden_target(txn.timeline, undo.plan)):
+            # It had completed, so that nobody looks after it, and nobody's heartbeat expires: the
+            # rollback stays pending, and finds its way here again, until it is off the timeline.
+            txn.remove(hidden)
         rollback = txn.timeline.find(undo.rollback)
         if rollback is not None and rollback.is_pending:
             inflight = rollback if rollback.state is State.INFLIGHT else txn.start(rollback)
             plan = undo.plan
             metadata = RollbackMetadata(inflight.requested_at, plan.target, plan.action, files)
             txn.finish_rollback(inflight, encode_rollback_metadata(metadata, table.storage.root))
-        if target is None:
-            target = _hidden_target(txn.timeline, undo.plan)
         if target is not None:
             txn.remove(target)
     markers.remove_markers(table.storage, undo.plan.target)

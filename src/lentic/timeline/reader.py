@@ -103,10 +103,12 @@ def load_to_hide(storage: Storage, timeline: Timeline) -> tuple[Instant, ...]:
     found: set[Identity] = set()
     for rollback in timeline.pending(Action.ROLLBACK):
         path = _requested_file(rollback)
-        found.add(decode_rollback_undone(storage.read(path), path))
+        with suppress(MissingFile):
+            found.add(decode_rollback_undone(storage.read(path), path))
     for restore in timeline.pending(Action.RESTORE):
-        plan = load_restore_plan(storage, restore)
-        found |= {undone.identity for undone in plan.undone if plan.files is not None}
+        with suppress(MissingFile):
+            plan = load_restore_plan(storage, restore)
+            found |= {undone.identity for undone in plan.undone if plan.files is not None}
     return tuple(i for i in reversed(timeline.writes()) if i.identity in found)
 
 
