@@ -210,8 +210,8 @@ def _hidden_target(timeline: Timeline, plan: RollbackPlan) -> Instant | None:
 
 
 def execute_undo(table: OpenTable, undo: Undo, target: Instant | None) -> None:
-    """Carry a published plan out, and take `target` off the timeline. Safe to repeat, and to do
-    twice at once."""
+    """Carry a published plan out, and take `target` off the timeline, or what is left of a write
+    that had completed. Safe to repeat, and to do twice at once."""
     if undo.plan.action in PLANS:
         _undo_execution(table, undo, removes=target is not None)
     else:
@@ -226,9 +226,11 @@ def _undo_write(table: OpenTable, undo: Undo, target: Instant | None) -> None:
     for path in files:
         table.storage.delete(path)
     with transaction(table) as txn:
+        if target is None and (hidden := _hidden_target(txn.timeline, undo.plan)):
+            # It had completed, so that nobody looks after it, and nobody's heartbeat expires: the
+            # rollback stays pending, and finds its way here again, until it is off the timeline.
+            txn.remove(hidden)
         _complete(txn, undo, files)
-        if target is None:
-            target = _hidden_target(txn.timeline, undo.plan)
         if target is not None:
             txn.remove(target)
     markers.remove_markers(table.storage, undo.plan.target)

@@ -42,8 +42,7 @@ def roll_back_instant(table: OpenTable, at: RequestedAt) -> Instant:
             txn.hide_undone()
         else:
             undo = plan_undo(txn, target)
-        pending = txn.timeline.find(target)
-    execute_undo(table, undo, pending)
+    execute_undo(table, undo, None if target.is_completed else target)
     remove_guards(table.storage, at)
     done = load_timeline(table.storage).find(undo.rollback)
     return undo.rollback if done is None else done  # gone: archived since

@@ -220,10 +220,12 @@ def load_to_hide(storage: Storage, timeline: Timeline) -> tuple[Instant, ...]:
     """
     found: set[Identity] = set()
     for rollback in timeline.pending(Action.ROLLBACK):
-        found.add(load_rollback_undone(storage, rollback))
+        with suppress(MissingFile):
+            found.add(load_rollback_undone(storage, rollback))
     for restore in timeline.pending(Action.RESTORE):
-        plan = load_restore_plan(storage, restore)
-        found |= {undone.identity for undone in plan.undone if plan.files is not None}
+        with suppress(MissingFile):
+            plan = load_restore_plan(storage, restore)
+            found |= {undone.identity for undone in plan.undone if plan.files is not None}
     return tuple(i for i in reversed(timeline.writes()) if i.identity in found)
 
 

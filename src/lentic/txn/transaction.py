@@ -109,7 +109,7 @@ class Transaction:
         return store.complete(self.table.storage, self._held, instant, at, content)
 
     def finish_rollback(self, rollback: Instant, content: bytes) -> Instant:
-        """INFLIGHT -> COMPLETED for a rollback, which nothing can undo in turn."""
+        """INFLIGHT -> COMPLETED for a rollback or restore, which nothing can undo in turn."""
         at = CompletedAt(self.next_time())
         return store.complete(self.table.storage, self._held, rollback, at, content)
 

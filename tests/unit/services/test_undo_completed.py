@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from lentic.errors import Conflict, InstantCancelled, Refused, WriteConflict
+from lentic.errors import Conflict, InstantCancelled, Refused, StorageError, WriteConflict
 from lentic.format.names import Action
 from lentic.format.times import RequestedAt
 from lentic.ingest.flow import write
+from lentic.services.failed_writes import roll_back_all, roll_back_expired
 from lentic.services.restore import restore_table
 from lentic.services.savepoint import make_savepoint, remove_savepoint
 from lentic.services.undo_completed import roll_back_instant
 from lentic.table import Table
 from lentic.timeline.reader import load_timeline
+from lentic.txn.transaction import OpenTable, transaction
 from lentic.write.operations import Operation, Request
-from tests.unit.builders import data_paths, rows
+from tests.unit.builders import FailingStorage, data_paths, new_table, rows
 from tests.unit.services.past import (
     BUCKETS,
     TYPES,
@@ -175,3 +179,36 @@ def test_a_writer_that_wakes_after_a_restore_commits_nothing_and_leaves_nothing(
         write(table, engine, rows(("c", 3, "d")), Request(Operation.UPSERT))
     assert values(table) == {"a": 1}
     ensure_sound(table)
+
+
+@pytest.mark.parametrize("clean_up", [roll_back_all, roll_back_expired])
+@pytest.mark.parametrize("service", [roll_back_instant, restore_table])
+@pytest.mark.parametrize("lost", [".deltacommit", ".log.1_", ".inflight"])
+def test_whoever_cleans_up_after_failed_writes_finishes_what_was_decided(
+    service: Callable[..., object], clean_up: Callable[[OpenTable], object], lost: str
+) -> None:
+    storage = FailingStorage()
+    table = new_table(storage=storage)
+    first = upsert(table, rows(("a", 1, "d")))
+    second = upsert(table, rows(("a", 2, "d")))
+    storage.fail_before = lambda op, path: op == "delete" and lost in path
+    with pytest.raises(StorageError):
+        service(table, first if service is restore_table else second)
+    storage.fail_before = lambda op, path: False
+    clean_up(table)
+    assert write_times(table) == [first]
+    assert values(table) == {"a": 1}
+    ensure_sound(table)
+
+
+def test_no_transaction_sees_a_write_that_was_decided_to_be_undone() -> None:
+    storage = FailingStorage()
+    table = new_table(storage=storage)
+    first = upsert(table, rows(("a", 1, "d")))
+    storage.fail_before = lambda op, path: op == "delete"
+    with pytest.raises(StorageError):
+        roll_back_instant(table, first)
+    storage.fail_before = lambda op, path: False
+    assert write_times(table) == [first]
+    with transaction(table) as txn:
+        assert txn.timeline.writes() == ()
