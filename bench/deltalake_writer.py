@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from bench.serve import serve
-from bench.workloads import KEY, ORDERING, PARTITION
+from bench.workloads import CLUSTERED, KEY, ORDERING, PARTITION, RANGE
 
 # By name: the environment of the benchmark itself does not have it.
 _deltalake: Any = importlib.import_module("deltalake")
@@ -54,6 +54,22 @@ class DeltaLakeWriter:
         )
         merging = merging.when_matched_update_all(f"s.{ORDERING} >= t.{ORDERING}")
         merging.when_not_matched_insert_all().execute()
+
+    def compact(self) -> None:
+        _deltalake.DeltaTable(self.path).optimize.compact(writer_properties=self._properties())
+
+    def cluster(self) -> None:
+        optimize = _deltalake.DeltaTable(self.path).optimize
+        optimize.z_order(list(CLUSTERED), writer_properties=self._properties())
+
+    def scan(self) -> int:
+        filters = [
+            term
+            for column, low, high in RANGE
+            for term in ((column, ">=", low), (column, "<", high))
+        ]
+        table = _deltalake.DeltaTable(self.path)
+        return int(table.to_pyarrow_table(columns=["quantity"], filters=filters).num_rows)
 
     def settle(self) -> None:
         gc.collect()

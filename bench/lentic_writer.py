@@ -18,7 +18,15 @@ import pyarrow.compute as pc
 import lentic
 from bench.orders import SCHEMA, open_rows
 from bench.serve import Writer, serve
-from bench.workloads import BUCKETS, KEY, ORDERING, PARTITION, SPARK_SETTINGS
+from bench.workloads import (
+    BUCKETS,
+    CLUSTERED,
+    KEY,
+    ORDERING,
+    PARTITION,
+    SPARK_SETTINGS,
+    range_sql,
+)
 
 _TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
 
@@ -49,6 +57,16 @@ class LenticWriter:
 
     def upsert(self, source: str, within: Sequence[str]) -> None:
         self._open().upsert(self._rows(source))
+
+    def compact(self) -> None:
+        self._open().compact()
+
+    def cluster(self) -> None:
+        self._open().cluster(sort_by=CLUSTERED, curve="zorder")
+
+    def scan(self) -> int:
+        rows = self._open().read(columns=["quantity"], filter=range_sql())
+        return int(rows.count() if self.spark is not None else rows.num_rows)
 
     def settle(self) -> None:
         gc.collect()

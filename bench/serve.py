@@ -4,6 +4,8 @@ Each request is a line of JSON and gets one in reply, in order; end of input mea
 
     {"verb": "create"}                                make an empty table
     {"verb": "write", "source": ..., "within": [...]} load the rows of `base`, or upsert others
+    {"verb": "compact"}, {"verb": "cluster"}          do that to the table as it is
+    {"verb": "scan"}                                  -> {"found": ...}, rows in the range of W4
     {"verb": "settle"}                                let go of memory before a measurement
     {"verb": "summarize"}                             -> {"rows": ..., "quantity": ..., "ts": ...}
 
@@ -33,6 +35,12 @@ class Writer(Protocol):
     def load(self, source: str) -> None: ...
 
     def upsert(self, source: str, within: Sequence[str]) -> None: ...
+
+    def compact(self) -> None: ...
+
+    def cluster(self) -> None: ...
+
+    def scan(self) -> int: ...
 
     def settle(self) -> None: ...
 
@@ -68,6 +76,12 @@ def _answer(writer: Writer, request: dict[str, Any]) -> dict[str, Any]:
                 writer.load(source)
             else:
                 writer.upsert(source, within)
+        case {"verb": "compact"}:
+            writer.compact()
+        case {"verb": "cluster"}:
+            writer.cluster()
+        case {"verb": "scan"}:
+            reply = {"found": writer.scan()}
         case {"verb": "settle"}:
             writer.settle()
         case {"verb": "summarize"}:

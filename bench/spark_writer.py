@@ -17,7 +17,15 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from bench.serve import Writer, serve
-from bench.workloads import BUCKETS, KEY, ORDERING, PARTITION, SPARK_SETTINGS
+from bench.workloads import (
+    BUCKETS,
+    CLUSTERED,
+    KEY,
+    ORDERING,
+    PARTITION,
+    SPARK_SETTINGS,
+    range_sql,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,15 @@ class SparkPeer(ABC):
 
     @abstractmethod
     def read(self) -> DataFrame: ...
+
+    @abstractmethod
+    def compact(self) -> None: ...
+
+    @abstractmethod
+    def cluster(self) -> None: ...
+
+    def scan(self) -> int:
+        return self.read().where(range_sql()).select("quantity").count()
 
     def summarize(self) -> tuple[int, int, int]:
         sums = self.read().selectExpr("count(*)", "sum(quantity)", "sum(ts)").first()
@@ -100,8 +117,21 @@ class Iceberg(SparkPeer):
     def upsert(self, source: str, within: Sequence[str]) -> None:
         self.merge(self.table, source, within)
 
+    def compact(self) -> None:
+        self._rewrite("options => map('delete-file-threshold', '1', 'min-input-files', '2')")
+
+    def cluster(self) -> None:
+        order = f"zorder({', '.join(CLUSTERED)})"
+        self._rewrite(
+            f"strategy => 'sort', sort_order => '{order}', options => map('rewrite-all', 'true')"
+        )
+
     def read(self) -> DataFrame:
         return self.spark.table(self.table)
+
+    def _rewrite(self, how: str) -> None:
+        call = f"CALL ice.system.rewrite_data_files(table => 'db.orders', {how})"
+        self.spark.sql(call).collect()
 
 
 class Delta(SparkPeer):
@@ -117,6 +147,13 @@ class Delta(SparkPeer):
 
     def upsert(self, source: str, within: Sequence[str]) -> None:
         self.merge(f"delta.`{self.path}`", source, within)
+
+    def compact(self) -> None:
+        self.spark.sql(f"OPTIMIZE delta.`{self.path}`").collect()
+
+    def cluster(self) -> None:
+        columns = ", ".join(CLUSTERED)
+        self.spark.sql(f"OPTIMIZE delta.`{self.path}` ZORDER BY ({columns})").collect()
 
     def read(self) -> DataFrame:
         return self.spark.read.format("delta").load(self.path)
@@ -134,6 +171,23 @@ class Hudi(SparkPeer):
 
     def upsert(self, source: str, within: Sequence[str]) -> None:
         self._write(source, "upsert")
+
+    def compact(self) -> None:
+        options = (
+            "hoodie.compact.inline.max.delta.commits=1,"
+            f"hoodie.parquet.compression.codec={self.codec}"
+        )
+        for op in ("schedule", "run"):
+            self.spark.sql(
+                f"CALL run_compaction(op => '{op}', path => '{self.path}', options => '{options}')"
+            ).collect()
+
+    def cluster(self) -> None:
+        options = f"hoodie.parquet.compression.codec={self.codec}"
+        self.spark.sql(
+            f"CALL run_clustering(path => '{self.path}', order => '{','.join(CLUSTERED)}', "
+            f"order_strategy => 'z-order', options => '{options}')"
+        ).collect()
 
     def read(self) -> DataFrame:
         return self.spark.read.format("hudi").load(self.path)

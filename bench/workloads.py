@@ -3,6 +3,9 @@
     W1  bulk load of all rows
     W2  upsert of a twentieth of them, anywhere, three times
     W3  upsert of as many rows, all in 2 partitions
+    W4a W4b  a scan with a range on two columns, before and after the clustering
+    W5  compaction of what the upserts left (merge-on-read only)
+    W6  clustering by Z-order on two columns
     W7  twenty upserts of 1,000 rows into one partition
 
 Peers run this module in environments of their own: it needs nothing but Python.
@@ -24,7 +27,10 @@ PARTITIONS_MIN = 6
 KEY, PARTITION, ORDERING = "order_key", "part", "ts"
 BUCKETS = 2
 TYPES = ("cow", "mor")
-WORKLOADS = ("W1", "W2", "W3", "W7")
+WORKLOADS = ("W1", "W2", "W3", "W4a", "W5", "W6", "W4b", "W7")
+CLUSTERED = ("customer_id", "product_id")
+COMPACT, CLUSTER, SCAN = "compact", "cluster", "scan"
+"""Verbs of steps that write no rows of their own."""
 FULL_ROWS = 4_000_000
 SPARK_SETTINGS = {
     "spark.driver.memory": "6g",
@@ -45,6 +51,9 @@ class Step:
     workload: str
     source: str
     within: tuple[str, ...] = ()
+    verb: str = "write"
+    """Steps with another verb are done to the table as it is; `source` names the step."""
+    types: tuple[str, ...] = TYPES
 
 
 def partition_name(number: int) -> str:
@@ -58,6 +67,10 @@ def _named(numbers: tuple[int, ...]) -> tuple[str, ...]:
 STEPS = (
     Step("W1", BASE),
     *(Step("W2", name) for name in UPSERTS),
+    Step("W5", COMPACT, verb=COMPACT, types=("mor",)),
+    Step("W4a", "range before", verb=SCAN),
+    Step("W6", "z-order", verb=CLUSTER),
+    Step("W4b", "range after", verb=SCAN),
     Step("W3", SKEW, _named(SKEWED)),
     *(Step("W7", name, _named(SMALL)) for name in SMALLS),
 )
@@ -69,12 +82,54 @@ def steps_for(only: tuple[str, ...]) -> tuple[Step, ...]:
 
 
 TARGETS = {
-    ("spark", "cow"): {"W1": 1.0, "W2": 4.0, "W3": 2.5, "W7": 3.0},
-    ("spark", "mor"): {"W1": 1.0, "W2": 6.0, "W3": 3.0, "W7": 3.0},
-    ("local", "cow"): {"W1": 1.0, "W2": 1.5, "W3": 1.0, "W7": 1.0},
-    ("local", "mor"): {"W1": 1.0, "W2": 5.0, "W3": 2.0, "W7": 5.0},
+    ("spark", "cow"): {
+        "W1": 1.0,
+        "W2": 4.0,
+        "W3": 2.5,
+        "W4a": 1.0,
+        "W4b": 1.0,
+        "W6": 1.3,
+        "W7": 3.0,
+    },
+    ("spark", "mor"): {
+        "W1": 1.0,
+        "W2": 6.0,
+        "W3": 3.0,
+        "W4a": 1.0,
+        "W4b": 1.0,
+        "W5": 3.0,
+        "W6": 1.3,
+        "W7": 3.0,
+    },
+    ("local", "cow"): {
+        "W1": 1.0,
+        "W2": 1.5,
+        "W3": 1.0,
+        "W4a": 1.0,
+        "W4b": 1.0,
+        "W6": 1.0,
+        "W7": 1.0,
+    },
+    ("local", "mor"): {
+        "W1": 1.0,
+        "W2": 5.0,
+        "W3": 2.0,
+        "W4a": 1.0,
+        "W4b": 1.0,
+        "W5": 1.0,
+        "W6": 1.0,
+        "W7": 5.0,
+    },
 }
 """How many times the wall time of ours the best peer should take, at `FULL_ROWS`."""
 
 MEMORY_TARGETS = {"hudi": 0.5, "deltalake": 1.0}
 """At most this share of the peer's peak memory."""
+
+RANGE = (("customer_id", 1_000, 2_000), ("product_id", 500, 1_000))
+"""Column, from (inclusive), to (exclusive): what the scan of W4 asks for."""
+
+
+def range_sql() -> str:
+    """The range as a condition that every engine understands."""
+    return " AND ".join(f"{c} >= {low} AND {c} < {high}" for c, low, high in RANGE)

@@ -3,6 +3,7 @@
     make bench-writes                                         4,000,000 rows, lentic alone
     make bench-writes ARGS="--peers iceberg,deltalake"        with the best peers in the same run
     make bench-writes ARGS="--rows 40000 --engine local --only W2,W7"
+    make bench-writes ARGS="--only W2,W4a,W5,W6,W4b --peers iceberg,deltalake"   services
     make bench-writes ARGS="--memory"                         peak memory against file group size
 
 Every engine runs in a process of its own and writes the same rows (bench/orders.py) in the same
@@ -59,7 +60,7 @@ def main() -> int:
         ensure_orders(orders, given.rows, given.partitions)
         steps = steps_for(given.only)
         names = ("rows", "quantity", "ts")
-        sums = summarize(orders, (step.source for step in steps))
+        sums = summarize(orders, (step.source for step in steps if step.verb == "write"))
         expected = dict(zip(names, sums, strict=True))
         race = Race(given.codec, orders, folder, steps, expected, given.json)
         print(
@@ -80,7 +81,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--partitions", type=int, default=20)
     parser.add_argument("--engine", choices=["spark", "local", "both"], default="both")
     parser.add_argument("--types", type=Names(TYPES), default=TYPES, help="cow,mor")
-    parser.add_argument("--only", type=Names(WORKLOADS), default=WORKLOADS, help="W1,W2,W3,W7")
+    parser.add_argument(
+        "--only", type=Names(WORKLOADS), default=WORKLOADS, help=",".join(WORKLOADS)
+    )
     parser.add_argument("--peers", type=Names(tuple(PEERS)), default=(), help=",".join(PEERS))
     parser.add_argument("--runs", type=int, default=1, help="each on fresh tables")
     parser.add_argument("--codec", choices=["snappy", "zstd"], default="snappy", help="of everyone")
@@ -176,8 +179,11 @@ def run_one(race: Race, contestant: Contestant, run: int) -> Iterator[Result]:
     with WriterProcess(command, contestant.env, out / "log") as writer:
         writer.ask("create")
         for step in race.steps:
+            if table_type not in step.types:
+                continue
+            more = {"source": step.source, "within": list(step.within)}
             figures = writer.measure(
-                out / "table", "write", source=step.source, within=list(step.within)
+                out / "table", step.verb, **(more if step.verb == "write" else {})
             )
             yield Result(name, on, table_type, run, step.workload, step.source, figures)
         found = writer.ask("summarize")

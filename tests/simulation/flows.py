@@ -6,6 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from lentic.engine import LocalEngine
+from lentic.services.log_compaction import execute_log_compaction, schedule_log_compaction
 from lentic.testing.crash_sweep import Flow
 from lentic.testing.tables import create_on, open_on
 
@@ -55,6 +57,14 @@ def upsert(*batches: Rows) -> Flow:
 
 def compact(storage: Any, world: Any, lock: Any) -> None:
     open_on(storage, world, lock).compact()
+
+
+def log_compact(storage: Any, world: Any, lock: Any) -> None:
+    options = {"hoodie.log.compaction.blocks.threshold": 2}
+    opened = open_on(storage, world, lock, options)._opened
+    at = schedule_log_compaction(opened)
+    if at is not None:
+        execute_log_compaction(opened, LocalEngine(threads=1), at)
 
 
 def after(*flows: Flow) -> Flow:

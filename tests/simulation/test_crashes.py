@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from lentic.errors import TableExists
-from lentic.format import layout
+from lentic.format.names import Action
 from lentic.testing.checkers import check_table, list_leftovers
 from lentic.testing.crash_sweep import (
     CrashRun,
@@ -24,9 +24,10 @@ from lentic.testing.crash_sweep import (
 )
 from lentic.testing.simulation import START_MS
 from lentic.testing.tables import open_on
+from lentic.timeline.reader import load_timeline
 from tests.simulation import flows
 from tests.simulation.cases import distinct, sample
-from tests.simulation.flows import Rows, after, compact, create, fold, upsert
+from tests.simulation.flows import Rows, after, compact, create, fold, log_compact, upsert
 
 FIRST: Rows = {"a0": 1, "b0": 1, "c1": 1, "d1": 1}
 SECOND: Rows = {"a0": 2, "b0": 0, "e1": 2, "f2": 2}
@@ -50,9 +51,7 @@ def ensure_sound(run: CrashRun, *allowed: Rows) -> None:
 
 def is_open_compaction(run: CrashRun) -> bool:
     """A killed compaction keeps its plan, and its files until the plan is executed again."""
-    return any(
-        f.name.endswith(".compaction.inflight") for f in run.storage.list_files(layout.TIMELINE)
-    )
+    return bool(load_timeline(run.storage).pending(Action.COMPACTION, Action.LOGCOMPACTION))
 
 
 TYPES = pytest.mark.parametrize("table_type", ["MERGE_ON_READ", "COPY_ON_WRITE"])
@@ -102,6 +101,39 @@ def test_a_killed_compaction_changes_no_row_and_can_be_run_again() -> None:
 def test_a_killed_compaction_does_not_stop_upserts() -> None:
     for run in killed_compactions():
         ensure_sound(run, fold(FIRST, SECOND))
+        compact(run.storage, run.world, run.lock)
+        assert read(run) == fold(FIRST, SECOND, THIRD), run
+        assert list_leftovers(run.storage) == [], run
+
+
+def killed_log_compactions() -> Iterator[CrashRun]:
+    start = set_scene(after(create("MERGE_ON_READ"), upsert(FIRST, SECOND)))
+    points = sample(crash_points(log_compact, start), 50, "log compaction")
+    return distinct(run_with_crash(log_compact, point, start) for point in points)
+
+
+def test_a_killed_log_compaction_changes_no_row_and_can_be_run_again() -> None:
+    expected, was_open = fold(FIRST, SECOND), 0
+    for run in killed_log_compactions():
+        was_open += is_open_compaction(run)
+        assert read(run) == expected, run
+        assert check_table(run.storage) == [], run
+        log_compact(run.storage, run.world, run.lock)
+        assert read(run) == expected, run
+        slices = open_on(run.storage, run.world, run.lock).file_slices()
+        assert sum(log.folds for part in slices for log in part.logs) == 3, run
+        assert not is_open_compaction(run), run
+        ensure_sound(run, expected)
+        assert list_leftovers(run.storage) == [], run
+    assert was_open, "some must die half-way, or the sweep proves nothing"
+
+
+def test_a_killed_log_compaction_stops_neither_upserts_nor_compactions() -> None:
+    for run in killed_log_compactions():
+        ensure_sound(run, fold(FIRST, SECOND))
+        compact(run.storage, run.world, run.lock)
+        assert read(run) == fold(FIRST, SECOND, THIRD), run
+        log_compact(run.storage, run.world, run.lock)
         compact(run.storage, run.world, run.lock)
         assert read(run) == fold(FIRST, SECOND, THIRD), run
         assert list_leftovers(run.storage) == [], run

@@ -56,7 +56,7 @@ def test_what_a_dead_holder_decided_is_seen_by_a_cleaner_that_waits(seed: int) -
 
 
 def _without_r1(patch: pytest.MonkeyPatch) -> None:
-    def ensure_nothing(self: Transaction, instant: Instant) -> None:
+    def ensure_nothing(self: Transaction, instant: Instant, **settled: object) -> None:
         """Whatever the timeline says."""
 
     patch.setattr(Transaction, "ensure_still_ours", ensure_nothing)
@@ -110,7 +110,8 @@ def _without_r12(patch: pytest.MonkeyPatch) -> None:
 
     def schedule(table: OpenTable) -> RequestedAt | None:
         seen = load_timeline(table.storage)
-        plan = compaction.plan_compaction(compaction.load_table_view(table.storage, seen))
+        groups = compaction.load_table_view(table.storage, seen)
+        plan = compaction.plan_compaction(groups, table.services.compaction)
         with transaction.transaction(table) as txn:
             if pending := txn.timeline.pending(compaction.Action.COMPACTION):
                 return pending[0].requested_at

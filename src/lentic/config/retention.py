@@ -113,6 +113,11 @@ class CleanOptions:
     trigger_commits: int
     sweeps_orphans: bool
 
+    @property
+    def keeps_versions(self) -> bool:
+        """Whether it counts versions of files, and does not look back in time."""
+        return self.policy is CleanPolicy.KEEP_LATEST_FILE_VERSIONS
+
     @classmethod
     def parse(cls, settings: Settings) -> Self:
         return cls(

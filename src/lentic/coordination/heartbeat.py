@@ -79,6 +79,14 @@ class Heart:
                 next_step="look whether the storage answers, and whether this process was paused",
             )
 
+    def is_shown(self) -> bool:
+        """Whether the sign of life that others see is this owner's, as far as the storage says."""
+        try:
+            shown = json.loads(load_heartbeat(self._storage, self._at) or b"{}")
+        except (StorageError, ValueError):
+            return False
+        return isinstance(shown, dict) and shown.get("owner") == self._owner
+
     def when_lost(self, stop: Callable[[], object]) -> None:
         """Call `stop`, from another thread, at once when this owner must give up."""
         self._on_lost.append(stop)
@@ -128,7 +136,7 @@ def beating(
         with world.background.every(pulse.beat_s, heart.beat):
             yield heart
     finally:
-        if not heart.is_lost:  # else it may be another's by now (G6)
+        if not heart.is_lost and heart.is_shown():  # else it may be another's by now (G6)
             end_heartbeat(storage, at)
 
 

@@ -184,6 +184,10 @@ class Fields:
         values = self._get(name, dict, {})
         return dict(zip(values, self._each(name, list(values.values()), str), strict=True))
 
+    def float_map(self, name: str) -> dict[str, float]:
+        values = self._get(name, dict, {})
+        return dict(zip(values, self._each(name, list(values.values()), float), strict=True))
+
     def record(self, name: str) -> Fields:
         return Fields(self._get(name, dict, {}), self.where)
 

@@ -20,6 +20,10 @@ from lentic.format.times import RequestedAt
 SCHEMA_KEY = "schema"
 """Where the extra map keeps the Avro schema of the table's rows."""
 
+COMPACT, LOG_COMPACT, CLUSTER = "COMPACT", "LOG_COMPACT", "CLUSTER"
+REARRANGING = frozenset({COMPACT, LOG_COMPACT, CLUSTER})
+"""Operations that change no row."""
+
 _KINDS: tuple[SchemaName, ...] = ("HoodieCommitMetadata", "HoodieReplaceCommitMetadata")
 _NEW_GROUP = "null"  # how Hudi writes "no previous commit"
 

@@ -8,6 +8,7 @@
 .hoodie/.heartbeat/<requested_at>       sign of life of a writer
 .hoodie/.guard/<requested_at>/<number>  who may execute a plan: the latest
 .hoodie/.locks/                         the table lock; staged/ beneath it what it decided
+.hoodie/.sweep                          while orphans are swept: the storage's own now
 .hoodie/metadata/                       the metadata table, a table of its own
 <partition>/.hoodie_partition_metadata  makes a folder a partition
 <partition>/<data file>
@@ -34,6 +35,7 @@ LOCKS = ".hoodie/.locks"
 LOCK = ".hoodie/.locks/lentic.lock"
 STORAGE_LOCK = ".hoodie/.locks/table_lock.json"
 STAGED = ".hoodie/.locks/staged"
+SWEEP = ".hoodie/.sweep"
 METADATA_TABLE = ".hoodie/metadata"
 PARTITION_METADATA = ".hoodie_partition_metadata"
 
@@ -58,6 +60,11 @@ def is_decidable_path(path: str) -> bool:
 def staged_intent(name: str) -> str:
     """Path of the content of a timeline file that was decided and is too large for the lock."""
     return f"{STAGED}/{name}"
+
+
+def clock_probe(name: str) -> str:
+    """Path of a file that is made to learn what time the storage has, and removed at once."""
+    return f"{LOCKS}/clock-{name}"
 
 
 def is_staged_path(path: str) -> bool:

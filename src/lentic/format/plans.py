@@ -14,10 +14,18 @@ from dataclasses import dataclass, field
 from lentic.errors import Corrupt, UnsupportedFormat
 from lentic.format.avro import Fields, SchemaName, decode_container, encode_container
 from lentic.format.layout import data_file, is_data_path
+from lentic.format.locations import absolute_location, data_path_of
 from lentic.format.names import Action, requested_at_of
 from lentic.format.times import RequestedAt
 
 _COMPACTION_VERSION = 2
+_METRICS = (
+    "TOTAL_LOG_FILES",
+    "TOTAL_LOG_FILES_SIZE",
+    "TOTAL_IO_READ_MB",
+    "TOTAL_IO_WRITE_MB",
+    "TOTAL_IO_MB",
+)
 _ROLLBACK_VERSION = 1
 
 
@@ -30,14 +38,19 @@ class CompactionOperation:
     base_instant: RequestedAt
     base_file: str | None
     log_files: tuple[str, ...]
+    metrics: Mapping[str, float] = field(default_factory=dict, compare=False)
+    """How much work it is, by Hudi's names; it says nothing about what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """The slices a compaction merges, each into a new base file."""
+    """The slices that a compaction merges, each into a new base file, or that a log compaction
+    folds, each into a log file."""
 
     operations: tuple[CompactionOperation, ...]
     extra: Mapping[str, str] = field(default_factory=dict)
+    compactor: str = ""
+    """The class with which Apache Hudi executes the plan; "" for that of compactions."""
 
     def groups(self) -> frozenset[tuple[str, str]]:
         """Partition and file id of every file group it compacts."""
@@ -45,40 +58,34 @@ class CompactionPlan:
 
 
 def encode_compaction_plan(plan: CompactionPlan) -> bytes:
-    """Content of `<requested_at>.compaction.requested`."""
+    """Content of `<requested_at>.compaction.requested`, or `.logcompaction.requested`."""
+    strategy = {"compactorClassName": plan.compactor, "strategyParams": {}, "version": 1}
     record = {
         "operations": [_operation_record(operation) for operation in plan.operations],
         "extraMetadata": dict(plan.extra),
         "version": _COMPACTION_VERSION,
-        "strategy": None,
-        "preserveHoodieMetadata": False,
+        "strategy": strategy if plan.compactor else None,
+        "preserveHoodieMetadata": bool(plan.compactor),
         "missingSchedulePartitions": [],
     }
     return encode_container("HoodieCompactionPlan", record)
 
 
 def _operation_record(operation: CompactionOperation) -> dict[str, object]:
-    # Hudi sorts operations by these numbers when it bounds the I/O of one run; it needs all keys.
-    metrics = {
-        "TOTAL_LOG_FILES": float(len(operation.log_files)),
-        "TOTAL_LOG_FILES_SIZE": 0.0,
-        "TOTAL_IO_READ_MB": 0.0,
-        "TOTAL_IO_WRITE_MB": 0.0,
-        "TOTAL_IO_MB": 0.0,
-    }
     return {
         "baseInstantTime": operation.base_instant,
         "deltaFilePaths": list(operation.log_files),
         "dataFilePath": operation.base_file,
         "fileId": operation.file_id,
         "partitionPath": operation.partition,
-        "metrics": metrics,
+        # Hudi sorts operations by these numbers when it bounds the I/O of one run.
+        "metrics": dict.fromkeys(_METRICS, 0.0) | dict(operation.metrics),
         "bootstrapFilePath": None,
     }
 
 
 def decode_compaction_plan(data: bytes, where: str) -> CompactionPlan:
-    """The plan in `<requested_at>.compaction.requested`."""
+    """The plan in `<requested_at>.compaction.requested`, or `.logcompaction.requested`."""
     record = _decode_plan(data, where, "HoodieCompactionPlan")
     if record.number("version") != _COMPACTION_VERSION:
         raise UnsupportedFormat(
@@ -87,7 +94,8 @@ def decode_compaction_plan(data: bytes, where: str) -> CompactionPlan:
             next_step="run or cancel this compaction with Apache Hudi",
         )
     operations = tuple(_parse_operation(found) for found in record.records("operations"))
-    return CompactionPlan(operations, record.text_map("extraMetadata"))
+    compactor = record.record("strategy").text("compactorClassName")
+    return CompactionPlan(operations, record.text_map("extraMetadata"), compactor)
 
 
 def _parse_operation(found: Fields) -> CompactionOperation:
@@ -99,6 +107,7 @@ def _parse_operation(found: Fields) -> CompactionOperation:
         base_instant=found.requested_at("baseInstantTime"),
         base_file=found.text("dataFilePath") or None,
         log_files=found.texts("deltaFilePaths"),
+        metrics=found.float_map("metrics"),
     )
     for name in filter(None, (operation.base_file, *operation.log_files)):
         if "/" in name or not is_data_path(data_file(operation.partition, name)):
@@ -246,19 +255,16 @@ def _parse_target(found: Fields) -> tuple[RequestedAt, Action]:
 def _absolute_by_partition(files: Iterable[str], root: str) -> dict[str, list[str]]:
     by_partition: dict[str, list[str]] = {}
     for path in files:
-        assert is_data_path(path), path
-        absolute = f"{root.rstrip('/')}/{path}"
+        absolute = absolute_location(root, path)
         by_partition.setdefault(path.rpartition("/")[0], []).append(absolute)
     return by_partition
 
 
 def _relative(paths: Iterable[str], root: str, where: str) -> list[str]:
-    prefix = _plain_location(root) + "/"
     relative = []
     for path in paths:
-        location = _plain_location(path)
-        inside = location.removeprefix(prefix)
-        if inside == location or not is_data_path(inside):
+        inside = data_path_of(root, path)
+        if inside is None:
             raise Corrupt(
                 f"The rollback names {path!r}, which is no data file of the table at {root!r}.",
                 where=where,
@@ -267,14 +273,3 @@ def _relative(paths: Iterable[str], root: str, where: str) -> list[str]:
             )
         relative.append(inside)
     return relative
-
-
-def _plain_location(location: str) -> str:
-    """A location in one spelling, since engines write `file:/x` or `/x`, `s3a:` or `s3:`."""
-    scheme, colon, rest = location.partition(":")
-    if not colon or "/" in scheme:
-        return location.rstrip("/")
-    rest = rest.rstrip("/")
-    if scheme == "file":
-        return "/" + rest.lstrip("/")
-    return ("s3" if scheme in ("s3a", "s3n") else scheme) + ":" + rest

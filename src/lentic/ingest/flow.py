@@ -117,7 +117,7 @@ def prepare(table: OpenTable, engine: Engine, source: Any, request: Request) -> 
     rules = key_rules(config)
     _ensure_index(table, request)
     schema = load_table_schema(table.storage, load_timeline(table.storage), config)
-    ensure_sortable(request, schema)
+    ensure_sortable(request.sort_by, schema)
     if source is None:
         return Prepared(request, schema, False, schema)
     given = _without_flag(engine.schema(source))

@@ -19,14 +19,14 @@ import pyarrow.compute as pc
 
 from lentic.engine import Engine, Scan, ScanTask
 from lentic.errors import Corrupt
-from lentic.format.commit_metadata import CommitMetadata
+from lentic.format.commit_metadata import REARRANGING, CommitMetadata
 from lentic.format.log_block import BlockKind, Header, decode_blocks
 from lentic.format.log_payload import decode_avro_payload
 from lentic.format.names import parse_log_file
 from lentic.format.record_fields import COMMIT_TIME, META_FIELDS, RECORD_KEY
 from lentic.format.times import CompletedAt
 from lentic.query.source import Source, ensure_readable, load_source
-from lentic.query.window import REARRANGING, Window, load_window
+from lentic.query.window import Window, load_window
 from lentic.records.slice_reader import SliceReader
 from lentic.timeline.instant import Instant
 from lentic.txn.transaction import OpenTable

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lentic.errors import ConfigError
 from lentic.format import layout
-from lentic.format.commit_metadata import CommitMetadata
+from lentic.format.commit_metadata import REARRANGING, CommitMetadata
 from lentic.format.times import CompletedAt, RequestedAt
 from lentic.query.points import parse_bound
 from lentic.query.source import Source
@@ -17,9 +17,6 @@ from lentic.timeline.reader import decode_write, load_commit_metadata
 from lentic.view.files import FileGroupId
 from lentic.view.listing import load_partition_files
 from lentic.view.table_view import TableFiles
-
-REARRANGING = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER"})
-"""Operations that change no row."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from lentic.view.files import LogFile
 
 
 @dataclass(frozen=True, slots=True)
-class _Placed:
+class Placed:
     """A block and where it lies."""
 
     block: Block
@@ -43,6 +43,11 @@ class _Placed:
             filter(None, self.block.headers.get(Header.COMPACTED_BLOCK_TIMES, "").split(","))
         )
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether its rows leave some columns of their records alone."""
+        return parse_carried(self.block.headers, ()) is not None
+
 
 def scan_logs(
     storage: Storage, logs: Sequence[LogFile], schema: pa.Schema, ordering: tuple[str, ...]
@@ -51,13 +56,25 @@ def scan_logs(
 
     Rows of partial updates have the columns that the update set, the key and the ordering fields.
     """
-    blocks: list[_Placed] = []
+    return decode_changes(load_live_blocks(storage, logs), schema, ordering)
+
+
+def load_live_blocks(storage: Storage, logs: Sequence[LogFile]) -> list[Placed]:
+    """The blocks of `logs` that count, in merge order: neither undone nor folded into another."""
+    blocks: list[Placed] = []
     for log in logs:
         data = storage.read(log.path)
         _ensure_whole(log, data)
-        blocks += [_Placed(b, f"{log.path}@{b.offset}") for b in decode_blocks(data, log.path)]
+        blocks += [Placed(b, f"{log.path}@{b.offset}") for b in decode_blocks(data, log.path)]
+    return _resolve_compacted(_without_undone(blocks))
+
+
+def decode_changes(
+    blocks: Iterable[Placed], schema: pa.Schema, ordering: tuple[str, ...]
+) -> list[Change]:
+    """Every change in `blocks`, in the order given."""
     changes: list[Change] = []
-    for placed in _resolve_compacted(_without_undone(blocks)):
+    for placed in blocks:
         changes += _changes_of(placed.block, placed.where, schema, ordering)
     return changes
 
@@ -68,7 +85,13 @@ def has_partial_block(storage: Storage, log: LogFile) -> bool:
     return any(block.headers.get(Header.IS_PARTIAL) == "true" for block in blocks)
 
 
-def _without_undone(blocks: Iterable[_Placed]) -> list[_Placed]:
+def has_partial_rows(storage: Storage, log: LogFile) -> bool:
+    """Whether some rows of `log` leave columns of their records alone."""
+    blocks = decode_blocks(storage.read(log.path), log.path)
+    return any(Placed(block, log.path).is_partial for block in blocks)
+
+
+def _without_undone(blocks: Iterable[Placed]) -> list[Placed]:
     kept = list(blocks)
     undone = {
         placed.block.headers[Header.TARGET_INSTANT_TIME]
@@ -79,7 +102,7 @@ def _without_undone(blocks: Iterable[_Placed]) -> list[_Placed]:
     return [p for p in kept if p.instant not in undone and p.block.kind is not BlockKind.COMMAND]
 
 
-def _resolve_compacted(blocks: list[_Placed]) -> list[_Placed]:
+def _resolve_compacted(blocks: list[Placed]) -> list[Placed]:
     """`blocks` with each folded group replaced by the block that folded it."""
     final: dict[str, str] = {}
     for placed in reversed(blocks):
@@ -87,10 +110,10 @@ def _resolve_compacted(blocks: list[_Placed]) -> list[_Placed]:
             final.setdefault(instant, final.get(placed.instant, placed.instant))
     if not final:
         return blocks
-    by_instant: dict[str, list[_Placed]] = {}
+    by_instant: dict[str, list[Placed]] = {}
     for placed in blocks:
         by_instant.setdefault(placed.instant, []).append(placed)
-    kept: list[list[_Placed]] = []
+    kept: list[list[Placed]] = []
     done: set[str] = set()
     # From the newest back, so that a folding block lands where the newest block it folded was.
     for instant in reversed(by_instant):

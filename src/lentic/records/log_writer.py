@@ -5,6 +5,7 @@ A log file is written once, whole, under a name of its own attempt, and never ap
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -37,14 +38,18 @@ def write_log(
     avro_schema: str,
     requested_at: RequestedAt,
     style: ParquetStyle,
+    folds: Sequence[str] = (),
 ) -> Written:
     """One log file that upserts `rows` and `partial`, and deletes `deletes`, all of `partition`.
 
     `avro_schema` names the columns of the rows, `_hoodie_*` included. There must be something to
     write; what is empty has no block. No key may be in two of them: which one won would depend on
-    the order of the blocks. The rows counted are those upserted.
+    the order of the blocks. The rows counted are those upserted. `folds` are the instants whose
+    blocks the file stands for, if it was made by a log compaction.
     """
     headers = {Header.INSTANT_TIME: str(requested_at), Header.SCHEMA: avro_schema}
+    if folds:
+        headers[Header.COMPACTED_BLOCK_TIMES] = ",".join(folds)
     blocks, count = [], 0
     codec = "none" if style.codec == "uncompressed" else style.codec.value
     if rows is not None and rows.num_rows:

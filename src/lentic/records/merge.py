@@ -273,6 +273,15 @@ def comparable(values: pa.Array) -> pa.Array:
     return pa.array(np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits), mask=null)
 
 
+def plain(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """What `comparable` was given, for a column of type `kind`."""
+    if not pa.types.is_floating(kind):
+        return values
+    bits = values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    numbers = np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits).view(np.float64)
+    return pa.array(numbers, mask=as_flags(values.is_null())).cast(kind)
+
+
 def by_kind(deletes: Deletes) -> tuple[Deletes, ...]:
     """The hard ones, then the timed ones: hudi-rs reads no block that holds both."""
     if not deletes.ordering:

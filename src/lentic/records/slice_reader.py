@@ -17,7 +17,7 @@ from lentic.format.keys import record_keys
 from lentic.format.record_fields import META_FIELDS, PARTITION_PATH, RECORD_KEY
 from lentic.records.align import align
 from lentic.records.grouped import GroupedMerge, Grouping
-from lentic.records.log_scan import has_partial_block, scan_logs
+from lentic.records.log_scan import Placed, has_partial_block, load_live_blocks, scan_logs
 from lentic.records.merge import IS_DELETED, Deletes, Merge, Merging, reduce_changes
 from lentic.records.partial import is_partial, partial_merge
 from lentic.storage.base import Storage
@@ -100,6 +100,11 @@ class SliceReader:
             return partial_merge(found, schema, self.ordering)
         return Merge(reduce_changes(found, schema, self.ordering), self.ordering)
 
+    def blocks(self, part: FileSlice) -> list[Placed]:
+        """The log blocks of `part` that count, in merge order."""
+        _ensure_as_written(part)
+        return load_live_blocks(self.storage, part.logs)
+
     def deletes_upon_partial(self, part: FileSlice) -> pa.Array:
         """The keys that the logs of `part` delete, if some of their rows are partial.
 
@@ -149,6 +154,17 @@ def read_base(
                     f"Base file holds {rows} rows where its footer says {expected}.",
                     where=base.path,
                 )
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise Corrupt(f"Base file does not read: {error}", where=base.path) from error
+
+
+def count_base_rows(storage: Storage, base: BaseFile) -> int:
+    """How many rows the footer of a base file says it has."""
+    try:
+        with storage.open_input(base.path) as source:
+            metadata = pq.ParquetFile(source).metadata
+            _ensure_consistent(metadata, base.path)
+            return int(metadata.num_rows)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise Corrupt(f"Base file does not read: {error}", where=base.path) from error
 

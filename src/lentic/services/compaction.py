@@ -7,7 +7,6 @@ before that time, and every log that completes later belongs to the slice the ne
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,32 +14,25 @@ import pyarrow as pa
 
 from lentic.config.groups import OnRerun
 from lentic.engine import Attempt, Engine
-from lentic.errors import MissingFile
 from lentic.format import layout
-from lentic.format.commit_metadata import SCHEMA_KEY, WriteStat
-from lentic.format.names import (
-    Action,
-    BaseFileName,
-    State,
-    format_base_file,
-    requested_at_of,
-)
-from lentic.format.plans import CompactionOperation, CompactionPlan, encode_compaction_plan
+from lentic.format.commit_metadata import COMPACT, SCHEMA_KEY, WriteStat
+from lentic.format.names import Action, BaseFileName, State, format_base_file
+from lentic.format.plans import CompactionOperation, encode_compaction_plan
 from lentic.format.record_fields import with_meta_schema
 from lentic.format.times import RequestedAt
 from lentic.progress import Measure, Stage
 from lentic.records.base_writer import ParquetStyle, write_base
 from lentic.records.slice_reader import SliceReader
+from lentic.services.compaction_plan import plan_compaction
 from lentic.services.guard import execute_plan
 from lentic.services.outcome import Outcome
-from lentic.storage.base import FileInfo, Storage
+from lentic.services.schedule import load_planned_slice, makers, planned_groups
 from lentic.timeline.instant import Instant
 from lentic.timeline.reader import load_compaction_plan
 from lentic.txn.transaction import OpenTable, transaction
-from lentic.view.files import FileGroup, FileSlice
 from lentic.view.listing import load_table_view, load_writes
 from lentic.view.schema import load_avro_schema, load_table_schema
-from lentic.view.table_view import Writes, build_view
+from lentic.view.table_view import Writes
 from lentic.write import completion, markers
 from lentic.write.commit import Begun, Commit, commit_write
 from lentic.write.completion import Share, decode_accepted, encode_accepted
@@ -55,23 +47,6 @@ from lentic.write.operations import (
 from lentic.write.status import WriteStatus
 
 
-def plan_compaction(groups: Iterable[FileGroup]) -> CompactionPlan:
-    """Compact the latest slice of every group that has logs."""
-    slices = (group.latest for group in groups if group.latest.logs)
-    return CompactionPlan(tuple(_operation(part) for part in slices), {})
-
-
-def _operation(part: FileSlice) -> CompactionOperation:
-    first_log = min(log.name.requested_at for log in part.logs)
-    return CompactionOperation(
-        partition=part.group.partition,
-        file_id=part.group.file_id,
-        base_instant=part.base.name.requested_at if part.base else first_log,
-        base_file=_name(part.base.path) if part.base else None,
-        log_files=tuple(_name(log.path) for log in part.logs),
-    )
-
-
 def schedule_compaction(table: OpenTable) -> RequestedAt | None:
     """Publish a plan and return its time; None if no slice has logs. A plan that is already
     pending is returned instead: two would fight over the same slices."""
@@ -79,7 +54,9 @@ def schedule_compaction(table: OpenTable) -> RequestedAt | None:
         if pending := txn.timeline.pending(Action.COMPACTION):
             return pending[0].requested_at
         at = RequestedAt(txn.next_time())
-        plan = plan_compaction(load_table_view(table.storage, txn.timeline))
+        groups = load_table_view(table.storage, txn.timeline)
+        planned = planned_groups(table.storage, txn.timeline)
+        plan = plan_compaction(groups, table.services.compaction, planned=planned)
         if not plan.operations:
             return None
         return txn.request_at(at, Action.COMPACTION, encode_compaction_plan(plan)).requested_at
@@ -111,7 +88,7 @@ def _run_compaction(
             grouping=table_grouping(table.config),
         ),
         requested_at=at,
-        writes=load_writes(table.storage, timeline, _makers(plan)),
+        writes=load_writes(table.storage, timeline, makers(plan)),
         style=parquet_style(table.write_options),
         run=table.world.entropy.integer(RUN_NUMBERS),
         guard=begun.guard,
@@ -123,7 +100,7 @@ def _run_compaction(
         begun,
         tuple(map(decode_accepted, texts)),
         run=work.run,
-        operation="COMPACT",
+        operation=COMPACT,
         extra={SCHEMA_KEY: load_avro_schema(table.storage, timeline, table.config)},
         compacted=True,
     )
@@ -159,7 +136,7 @@ class CompactionWork:
 
     def _compact(self, attempt: Attempt, operation: CompactionOperation) -> WriteStatus:
         storage = self.reader.storage
-        part = self._slice(storage, operation)
+        part = load_planned_slice(storage, operation, self.writes)
         token = f"{attempt.task}-{self.run}-{attempt.number}"
         name = format_base_file(BaseFileName(operation.file_id, token, self.requested_at))
         path = layout.data_file(operation.partition, name)
@@ -182,41 +159,3 @@ class CompactionWork:
         )
         tally = merge.tally
         return WriteStatus(stat, tally.inserted, tally.updated, tally.deleted)
-
-    def _slice(self, storage: Storage, operation: CompactionOperation) -> FileSlice:
-        """Exactly the files the plan names (R12), none found by listing."""
-        names = [*([operation.base_file] if operation.base_file else []), *operation.log_files]
-        files = [_found(storage, layout.data_file(operation.partition, name)) for name in names]
-        groups = build_view(files, self.writes)
-        if (
-            len(groups) != 1
-            or len(groups[0].slices) != 1
-            or len(groups[0].latest.paths) != len(names)
-        ):
-            raise MissingFile(
-                f"The plan of file group {operation.file_id} names files that no commit made.",
-                where=storage.root,
-                safe="nothing was committed; the plan stays",
-                next_step="roll the plan back and schedule again",
-            )
-        return groups[0].latest
-
-
-def _makers(plan: CompactionPlan) -> frozenset[RequestedAt]:
-    names = (name for op in plan.operations for name in (*op.log_files, op.base_file or ""))
-    return frozenset(at for name in names if (at := requested_at_of(name)))
-
-
-def _found(storage: Storage, path: str) -> FileInfo:
-    if (info := storage.info(path)) is None:
-        raise MissingFile(
-            "A file that the compaction plan names is gone.",
-            where=path,
-            safe="nothing was committed; the plan stays",
-            next_step="roll the plan back and schedule again",
-        )
-    return info
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]

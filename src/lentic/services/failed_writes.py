@@ -1,116 +1,204 @@
 """Undo what writers left that did not finish: all of it, or that of writers whose life has ended.
 
 With a single writer whatever is pending has no owner any more (EAGER). With several, an instant is
-given up when its heartbeat was seen unchanged for its time to live (LAZY), in the two steps of
-RFC-79: rollbacks are planned in one transaction on a reloaded timeline, and carried out after it.
-A writer that was given up and wakes finds its instant targeted or gone, and commits nothing (R1).
+given up when its heartbeat was seen unchanged for its time to live (LAZY). Either way in the two
+steps of RFC-79, "Changes to clean's rollback of failed writers": rollbacks are planned in one
+transaction on a reloaded timeline, and carried out after it. Who was given up and wakes finds its
+instant targeted or gone, and commits nothing (R1).
+
+Plans of services are nobody's until they are executed. They stay, unless they are removable, nobody
+gives a sign of life for them, and they are older than lentic.services.rollback_delay_minutes; or
+somebody has begun to roll them back.
+
+How old a plan is must not depend on whose clock is wrong (G9). Its requested time is the
+scheduler's, and may be hours off; the observer's clock may be, too. So the storage has to agree: it
+dates the plan's file and a file that is written now by one clock, its own. Both must say that the
+delay has passed. A clock that is behind can only make a plan stay longer.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from lentic.config.sharing import FailedWrites
 from lentic.coordination.guards import remove_guards
 from lentic.coordination.heartbeat import end_heartbeat, load_heartbeat
+from lentic.errors import Corrupt
 from lentic.format import layout
-from lentic.format.names import Action
-from lentic.format.times import RequestedAt
-from lentic.services.rollback import (
-    Undo,
-    execute_undo,
-    load_undo,
-    plan_undo,
-    roll_back,
-    sweep_markers,
-)
+from lentic.format.names import Action, State
+from lentic.format.removable import REMOVABLE_ACTIONS
+from lentic.format.times import RequestedAt, parse_epoch_ms
+from lentic.services.rollback import execute_undo, load_undo, plan_undo, sweep_markers
 from lentic.timeline.instant import WRITES, Instant
-from lentic.timeline.reader import load_timeline
+from lentic.timeline.reader import list_rollbacks_of, load_is_removable, load_timeline
 from lentic.timeline.timeline import Timeline
 from lentic.txn.transaction import OpenTable, transaction
 
-
-def clean_up_failed_writes(table: OpenTable) -> tuple[Instant, ...]:
-    """Undo what the table's policy says has failed; the instants that were undone."""
-    if table.sharing.failed_writes is FailedWrites.EAGER:
-        return roll_back_all(table)
-    return roll_back_expired(table)
+PickFailed = Callable[[Timeline], tuple[Instant, ...]]
+"""The writes on a timeline that have failed."""
 
 
-def roll_back_all(table: OpenTable) -> tuple[Instant, ...]:
-    """Undo every write that did not finish, and finish rollbacks that did not (EAGER).
-
-    Should one of them have an owner all the same, that one finds its instant gone and commits
-    nothing (R1).
-    """
-    timeline = sweep_markers(table)
-    failed = timeline.pending(*WRITES)
-    for instant in failed:
-        roll_back(table, instant)
-    for rollback in load_timeline(table.storage).pending(Action.ROLLBACK):
-        execute_undo(table, load_undo(table, rollback), None)
-    return failed
-
-
-def roll_back_expired(table: OpenTable, *, waits: bool = False) -> tuple[Instant, ...]:
-    """Undo writes whose heartbeat has expired, and finish rollbacks that were begun (LAZY).
+def clean_up_failed_writes(table: OpenTable, *, waits: bool = False) -> tuple[Instant, ...]:
+    """Undo what the table's policy says has failed; the instants that were undone.
 
     An expiry takes a time to live to be seen. Without `waits`, what was not seen for so long by
     this process is left for the next call; with it, the call lasts until all that is pending has
     ended or given a sign of life.
     """
+    if table.sharing.failed_writes is FailedWrites.EAGER:
+        return roll_back_all(table, waits=waits)
+    return roll_back_expired(table, waits=waits)
+
+
+def roll_back_all(table: OpenTable, *, waits: bool = False) -> tuple[Instant, ...]:
+    """Undo every write that did not finish and every plan that was given up, and finish rollbacks
+    that did not (EAGER).
+
+    Should a write have an owner all the same, that one finds its instant gone and commits nothing
+    (R1).
+    """
+    if waits:
+        _sweep_ended(table, with_guards=True)
+    return _roll_back(table, lambda timeline: timeline.pending(*WRITES), waits=waits)
+
+
+def roll_back_expired(table: OpenTable, *, waits: bool = False) -> tuple[Instant, ...]:
+    """The same for writes whose heartbeat has expired (LAZY)."""
     if waits:
         with transaction(table):
             pass  # what a holder of the lock decided and left undone is done now, and seen (R2)
+    _sweep_ended(table, with_guards=waits)
+
+    def pick(timeline: Timeline) -> tuple[Instant, ...]:
+        return tuple(i for i in timeline.pending(*WRITES) if _has_expired(table, i))
+
+    return _roll_back(table, pick, waits=waits)
+
+
+def _roll_back(table: OpenTable, pick: PickFailed, *, waits: bool) -> tuple[Instant, ...]:
     timeline = sweep_markers(table)
+    old = _list_old_plans(table, timeline)
     if waits:
-        _await_news(table)
+        _await_news(table, old, pick)
         timeline = load_timeline(table.storage)
-    _sweep_heartbeats(table)
     table.watch.forget_all_but(frozenset(i.requested_at for i in timeline.pending()))
-    if not (_expired(table, timeline) or timeline.pending(Action.ROLLBACK)):
+    failed = (*pick(timeline), *_given_up(table, timeline, old))
+    if not (failed or timeline.pending(Action.ROLLBACK)):
         return ()
-    undos: list[tuple[Undo, Instant]] = []
     with transaction(table) as txn:  # 1  RFC-79: schedule, on a reloaded timeline
-        expired = _expired(table, txn.timeline)
-        undos += [(plan_undo(txn, instant), instant) for instant in expired]
-        begun = txn.timeline.pending(Action.ROLLBACK)
+        failed = (*pick(txn.timeline), *_given_up(table, txn.timeline, old))
+        undos = [(plan_undo(txn, instant), instant) for instant in failed]
+        mine = {undo.rollback.requested_at for undo, _ in undos}
+        begun = [r for r in txn.timeline.pending(Action.ROLLBACK) if r.requested_at not in mine]
     for undo, instant in undos:  # 2  execute, outside the lock
         execute_undo(table, undo, instant)
     for rollback in begun:
         execute_undo(table, load_undo(table, rollback), None)
-    return expired
+    return failed
 
 
-def _expired(table: OpenTable, timeline: Timeline) -> tuple[Instant, ...]:
-    def has_expired(at: RequestedAt) -> bool:
-        return table.watch.has_expired(at, load_heartbeat(table.storage, at))
-
-    return tuple(i for i in timeline.pending(*WRITES) if has_expired(i.requested_at))
+def _has_expired(table: OpenTable, instant: Instant) -> bool:
+    at = instant.requested_at
+    return table.watch.has_expired(at, load_heartbeat(table.storage, at))
 
 
-def _await_news(table: OpenTable) -> None:
-    """Watch until each write that is pending now has expired, changed its heartbeat or ended."""
-    said = {
-        i.requested_at: load_heartbeat(table.storage, i.requested_at)
-        for i in load_timeline(table.storage).pending(*WRITES)
-    }
+# --- plans --------------------------------------------------------------------------------------
+
+
+def _given_up(
+    table: OpenTable, timeline: Timeline, old: frozenset[RequestedAt]
+) -> tuple[Instant, ...]:
+    """Removable plans that nobody may execute any more, or that nobody does for too long."""
+
+    def is_given_up(plan: Instant) -> bool:
+        if plan.requested_at in old and _has_expired(table, plan):
+            return True
+        return bool(list_rollbacks_of(table.storage, timeline, plan))
+
+    return tuple(plan for plan in _list_removable(table, timeline) if is_given_up(plan))
+
+
+def _list_removable(table: OpenTable, timeline: Timeline) -> tuple[Instant, ...]:
+    plans = timeline.pending(*REMOVABLE_ACTIONS)
+    return tuple(plan for plan in plans if load_is_removable(table.storage, plan))
+
+
+def _list_old_plans(table: OpenTable, timeline: Timeline) -> frozenset[RequestedAt]:
+    """Removable plans that are older than a plan must be before it may go, by both clocks."""
+    delay_ms = table.services.rollback_delay_min * 60_000
+    plans = _list_removable(table, timeline)
+    if delay_ms:
+        now_ms = table.world.clock.now_ms()
+        plans = tuple(p for p in plans if _requested_ms(table, p, now_ms) <= now_ms - delay_ms)
+    if delay_ms and plans:
+        now_ms = _storage_now_ms(table)
+        plans = tuple(p for p in plans if _dated_ms(table, p, now_ms) <= now_ms - delay_ms)
+    return frozenset(plan.requested_at for plan in plans)
+
+
+def _requested_ms(table: OpenTable, plan: Instant, now_ms: int) -> int:
+    try:
+        return parse_epoch_ms(plan.requested_at, table.config.zone)
+    except Corrupt:  # a name that is no time: it tells no age
+        return now_ms
+
+
+def _dated_ms(table: OpenTable, plan: Instant, now_ms: int) -> int:
+    """When the plan was published, on the storage's clock."""
+    requested = Instant(plan.requested_at, plan.action, State.REQUESTED)
+    info = table.storage.info(layout.timeline_file(requested.file_name))
+    return now_ms if info is None else info.modified_ms
+
+
+def _storage_now_ms(table: OpenTable) -> int:
+    """What the storage's clock says now: the date it gives to a new file."""
+    path = layout.clock_probe(table.world.entropy.uuid())
+    table.storage.put_if_absent(path, b"")
+    try:
+        info = table.storage.info(path)
+        return 0 if info is None else info.modified_ms
+    finally:
+        table.storage.delete(path)
+
+
+# --- signs of life ------------------------------------------------------------------------------
+
+
+def _await_news(table: OpenTable, old: frozenset[RequestedAt], pick: PickFailed) -> None:
+    """Watch until each write and old plan that is pending now has failed, changed its heartbeat or
+    ended."""
+    timeline = load_timeline(table.storage)
+    said = {at: load_heartbeat(table.storage, at) for at in _list_watched(timeline, old)}
     while said:
-        pending = {i.requested_at for i in load_timeline(table.storage).pending(*WRITES)}
+        timeline = load_timeline(table.storage)
+        failed = {instant.requested_at for instant in pick(timeline)}
+        watched = _list_watched(timeline, old)
         for at, first in list(said.items()):
             now = load_heartbeat(table.storage, at)
-            if at not in pending or now != first or table.watch.has_expired(at, now):
+            is_known = at not in watched or at in failed or now != first
+            if is_known or table.watch.has_expired(at, now):
                 del said[at]
         if said:
             table.world.clock.sleep(table.pulse.beat_s)
 
 
-def _sweep_heartbeats(table: OpenTable) -> None:
-    """Remove signs of life of instants that have ended. They are listed first: who gives one is on
-    the timeline before, so that an instant which is not pending now has ended."""
-    found = [file.name for file in table.storage.list_files(layout.HEARTBEATS)]
+def _list_watched(timeline: Timeline, old: Iterable[RequestedAt]) -> frozenset[RequestedAt]:
+    writes = {instant.requested_at for instant in timeline.pending(*WRITES)}
+    plans = {instant.requested_at for instant in timeline.pending(*REMOVABLE_ACTIONS)}
+    return frozenset(writes | plans.intersection(old))
+
+
+def _sweep_ended(table: OpenTable, *, with_guards: bool) -> None:
+    """Remove signs of life and guards of instants that have ended. They are listed first: who has
+    one is on the timeline before, so that an instant which is not pending now has ended."""
+    storage = table.storage
+    found = {file.name for file in storage.list_files(layout.HEARTBEATS)}
+    if with_guards:
+        found |= {file.directory.rpartition("/")[2] for file in storage.walk(layout.GUARDS)}
     if not found:
         return
-    pending = {str(i.requested_at) for i in load_timeline(table.storage).pending()}
-    for name in found:
-        if name.isdigit() and name not in pending:
-            end_heartbeat(table.storage, RequestedAt(name))
-            remove_guards(table.storage, RequestedAt(name))
+    pending = {str(i.requested_at) for i in load_timeline(storage).pending()}
+    for name in found - pending:
+        if name.isascii() and name.isdigit():
+            end_heartbeat(storage, RequestedAt(name))
+            remove_guards(storage, RequestedAt(name))

@@ -16,7 +16,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class AlreadyCommitted:
-    """The plan had been completed before this call."""
+    """The plan is completed, and not by this call: it came late, or was overtaken."""
 
     instant: Instant
 

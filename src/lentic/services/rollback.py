@@ -5,6 +5,12 @@ named files; complete the rollback; take the target's files off the timeline; re
 From the first step on the target cannot complete any more, because completing looks for rollbacks
 that name it (R1). From the second on an attempt at it that still runs removes what it writes (R7):
 once its begin marker is gone, nobody else would.
+
+The plan of a table service may be executed again, perhaps while a slow process still carries the
+rollback of an earlier execution out (G8). So of a plan only the files that the rollback names are
+deleted, which no later execution has; what else was announced goes once a transaction has found
+the plan gone for good. A removable plan goes with its rollback; any other stays (G12), unless the
+caller meant the plan itself and nobody executed it in between.
 """
 
 from __future__ import annotations
@@ -12,6 +18,8 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
+from lentic.coordination.guards import remove_guards
+from lentic.coordination.heartbeat import end_heartbeat
 from lentic.errors import Corrupt, WriteConflict
 from lentic.format import layout
 from lentic.format.names import Action, State
@@ -23,9 +31,11 @@ from lentic.format.plans import (
 )
 from lentic.format.times import RequestedAt, parse_epoch_ms
 from lentic.storage.base import Storage
-from lentic.timeline.instant import Instant
+from lentic.timeline.history import load_history
+from lentic.timeline.instant import PLANS, Instant
 from lentic.timeline.reader import (
     load_commit_metadata,
+    load_is_removable,
     load_rollback_plan,
     load_rollback_target,
     load_timeline,
@@ -54,8 +64,8 @@ def roll_back(table: OpenTable, target: Instant) -> bool:
         now = txn.timeline.find(target)
         if now is None or not now.is_pending:
             return now is not None
-        is_first = txn.rollback_of(now) is None
         undo = plan_undo(txn, now)
+        is_first = txn.timeline.find(undo.rollback) is None
     execute_undo(table, undo, now)
     return is_first
 
@@ -93,10 +103,11 @@ def sweep_markers(table: OpenTable) -> Timeline:
             completion.remove_completions(storage, at, keep_finalized=False)
     if not marked:
         return timeline
-    undone = {
-        load_rollback_target(storage, rollback) for rollback in timeline.completed(Action.ROLLBACK)
-    } - pending
-    ended = undone | timeline.completions().keys()
+    done = timeline.completions().keys()
+    undone = _list_undone(storage, timeline) & marked - pending - done
+    if undone:  # of a plan perhaps one execution alone; another may have completed it since
+        undone -= {i.requested_at for i in load_history(storage).instants if i.is_completed}
+    ended = undone | done
     withdrawn = {at for at in marked - pending - ended if _is_finalized_empty(storage, at)}
     for instant in timeline.writes():
         if instant.requested_at in marked:
@@ -109,6 +120,11 @@ def sweep_markers(table: OpenTable) -> Timeline:
         markers.remove_markers(storage, at)
         completion.remove_completions(storage, at, keep_finalized=True)
     return timeline
+
+
+def _list_undone(storage: Storage, timeline: Timeline) -> frozenset[RequestedAt]:
+    rollbacks = timeline.completed(Action.ROLLBACK)
+    return frozenset(filter(None, (load_rollback_target(storage, r) for r in rollbacks)))
 
 
 def _delete_announced(table: OpenTable, at: RequestedAt, but: frozenset[str] = frozenset()) -> None:
@@ -133,12 +149,20 @@ def load_undo(table: OpenTable, rollback: Instant) -> Undo:
 
 def plan_undo(txn: Transaction, target: Instant) -> Undo:
     """Publish the plan to undo `target`, unless there is one: from here on it cannot complete."""
-    if rollback := txn.rollback_of(target):
+    if rollback := _find_rollback(txn, target):
         return Undo(rollback, load_rollback_plan(txn.table.storage, rollback))
     files = markers.list_announced(txn.table.storage, target.requested_at)
     plan = RollbackPlan(target.requested_at, target.action, files)
     rollback = txn.request(Action.ROLLBACK, encode_rollback_plan(plan, txn.table.storage.root))
     return Undo(rollback, plan)
+
+
+def _find_rollback(txn: Transaction, target: Instant) -> Instant | None:
+    """The rollback that ends `target`. For a plan that stays, those that are completed have only
+    undone an execution."""
+    stays = target.action in PLANS and not load_is_removable(txn.table.storage, target)
+    found = txn.rollbacks_of(target)
+    return next((r for r in found if r.is_pending or not stays), None)
 
 
 def _finalize_empty(storage: Storage, at: RequestedAt) -> None:
@@ -157,6 +181,13 @@ def _is_finalized_empty(storage: Storage, at: RequestedAt) -> bool:
 def execute_undo(table: OpenTable, undo: Undo, target: Instant | None) -> None:
     """Carry a published plan out, and take `target` off the timeline. Safe to repeat, and to do
     twice at once."""
+    if undo.plan.action in PLANS:
+        _undo_execution(table, undo, removes=target is not None)
+    else:
+        _undo_write(table, undo, target)
+
+
+def _undo_write(table: OpenTable, undo: Undo, target: Instant | None) -> None:
     _finalize_empty(table.storage, undo.plan.target)
     # Attempts that still ran when the plan was made may have announced more files since.
     late = markers.list_announced(table.storage, undo.plan.target)
@@ -164,13 +195,43 @@ def execute_undo(table: OpenTable, undo: Undo, target: Instant | None) -> None:
     for path in files:
         table.storage.delete(path)
     with transaction(table) as txn:
-        rollback = txn.timeline.find(undo.rollback)
-        if rollback is not None and rollback.is_pending:
-            inflight = rollback if rollback.state is State.INFLIGHT else txn.start(rollback)
-            plan = undo.plan
-            metadata = RollbackMetadata(inflight.requested_at, plan.target, plan.action, files)
-            txn.finish_rollback(inflight, encode_rollback_metadata(metadata, table.storage.root))
+        _complete(txn, undo, files)
         if target is not None:
             txn.remove(target)
     markers.remove_markers(table.storage, undo.plan.target)
     completion.remove_completions(table.storage, undo.plan.target, keep_finalized=True)
+
+
+def _undo_execution(table: OpenTable, undo: Undo, *, removes: bool) -> None:
+    storage, at = table.storage, undo.plan.target
+    plan = Instant(at, undo.plan.action, State.REQUESTED)
+    for path in undo.plan.files:
+        storage.delete(path)
+    with transaction(table) as txn:
+        is_mine = _complete(txn, undo, undo.plan.files)
+        now = txn.timeline.find(plan)
+        is_there = now is not None and now.is_pending
+        if is_there and ((removes and is_mine) or load_is_removable(storage, plan)):
+            txn.remove(plan)
+    with transaction(table) as txn:
+        # Only here it is certain: deleting is not fenced, and a sleeper's may have come too late.
+        is_gone = txn.timeline.find(plan) is None
+    if is_gone:
+        _finalize_empty(storage, at)
+        _delete_announced(table, at)
+        markers.remove_markers(storage, at)
+        completion.remove_completions(storage, at, keep_finalized=True)
+        end_heartbeat(storage, at)
+        remove_guards(storage, at)
+
+
+def _complete(txn: Transaction, undo: Undo, files: tuple[str, ...]) -> bool:
+    """Complete the rollback; False if somebody has."""
+    rollback = txn.timeline.find(undo.rollback)
+    if rollback is None or not rollback.is_pending:
+        return False
+    inflight = rollback if rollback.state is State.INFLIGHT else txn.start(rollback)
+    plan, root = undo.plan, txn.table.storage.root
+    metadata = RollbackMetadata(inflight.requested_at, plan.target, plan.action, files)
+    txn.finish_rollback(inflight, encode_rollback_metadata(metadata, root))
+    return True

@@ -20,6 +20,9 @@ from lentic.format.times import CompletedAt, RequestedAt
 WRITES = frozenset({Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT})
 """Actions that, once completed, change what readers see."""
 
+PLANS = frozenset({Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING})
+"""Actions that execute a plan, perhaps more than once before one execution completes it."""
+
 _NEXT = {
     None: {State.REQUESTED},
     State.REQUESTED: {State.INFLIGHT},

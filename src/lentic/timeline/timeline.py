@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from lentic.errors import Corrupt
@@ -41,10 +41,24 @@ class Timeline:
         """When each completed write became visible, by its requested time."""
         return {i.requested_at: i.completed_at for i in self.writes() if i.completed_at}
 
+    def upto(self, at: RequestedAt) -> Timeline:
+        """The timeline as it stood at `at`, as far as instants are still on it: what was requested
+        later is not there, and what completed later is inflight, as what it completed as."""
+        known = (i for i in self.instants if i.requested_at <= at)
+        return Timeline(tuple(i if _is_done_by(i, at) else _reopened(i) for i in known))
+
     def last_time(self) -> str:
         """The latest time of any kind on the timeline, or ""."""
         times = (str(t) for i in self.instants for t in (i.requested_at, i.completed_at) if t)
         return max(times, default="")
+
+
+def _is_done_by(instant: Instant, at: RequestedAt) -> bool:
+    return instant.is_pending or str(instant.completed_at) <= str(at)
+
+
+def _reopened(instant: Instant) -> Instant:
+    return replace(instant, state=State.INFLIGHT, completed_at=None)
 
 
 def _is_one_of(instant: Instant, actions: tuple[Action, ...]) -> bool:

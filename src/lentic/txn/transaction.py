@@ -20,11 +20,11 @@ from lentic.errors import InstantCancelled
 from lentic.format import layout
 from lentic.format.names import Action, State
 from lentic.format.table_config import TableConfig
-from lentic.format.times import CompletedAt, RequestedAt, is_before
+from lentic.format.times import CompletedAt, RequestedAt
 from lentic.storage.base import Storage
 from lentic.timeline import store
 from lentic.timeline.instant import Instant
-from lentic.timeline.reader import load_rollback_target, load_timeline
+from lentic.timeline.reader import list_rollbacks_of, load_timeline
 from lentic.timeline.timeline import Timeline
 from lentic.world import World
 
@@ -90,12 +90,15 @@ class Transaction:
         """REQUESTED -> INFLIGHT."""
         return store.start(self.table.storage, self._held, instant, content)
 
-    def complete(self, instant: Instant, content: bytes) -> Instant:
+    def complete(
+        self, instant: Instant, content: bytes, *, settled: frozenset[RequestedAt] = frozenset()
+    ) -> Instant:
         """INFLIGHT -> COMPLETED, at a time issued here; the one door to it.
 
-        R1: refused when the instant is no longer inflight or a rollback has picked it.
+        R1: refused when the instant is no longer inflight or a rollback has picked it, but for
+        those in `settled`.
         """
-        self.ensure_still_ours(instant)
+        self.ensure_still_ours(instant, settled=settled)
         at = CompletedAt(self.next_time())
         return store.complete(self.table.storage, self._held, instant, at, content)
 
@@ -108,8 +111,13 @@ class Transaction:
         """Take a pending instant off the timeline, after its files are gone."""
         store.remove_pending(self.table.storage, self._held, instant)
 
-    def ensure_still_ours(self, instant: Instant) -> None:
-        """R1: on the timeline of this transaction, `instant` is inflight and nobody undoes it."""
+    def ensure_still_ours(
+        self, instant: Instant, *, settled: frozenset[RequestedAt] = frozenset()
+    ) -> None:
+        """R1: on the timeline of this transaction, `instant` is inflight and nobody undoes it.
+
+        `settled`: rollbacks that undid earlier executions of a plan before this one began.
+        """
         now = self.timeline.find(instant)
         if now is None or now.state is not State.INFLIGHT:
             state = "gone" if now is None else now.state.value
@@ -119,7 +127,9 @@ class Transaction:
                 safe="nothing of this attempt is visible; start over",
                 next_step=f"lentic timeline {self.table.storage.root}",
             )
-        if rollback := self.rollback_of(instant):
+        for rollback in self.rollbacks_of(instant):
+            if rollback.requested_at in settled:
+                continue
             raise InstantCancelled(
                 f"{instant} is being rolled back by {rollback}.",
                 where=self.table.storage.root,
@@ -127,16 +137,13 @@ class Transaction:
                 next_step=f"lentic timeline {self.table.storage.root}",
             )
 
+    def rollbacks_of(self, instant: Instant) -> tuple[Instant, ...]:
+        """The rollbacks, pending or completed, that target `instant`."""
+        return list_rollbacks_of(self.table.storage, self.timeline, instant)
+
     def rollback_of(self, instant: Instant) -> Instant | None:
-        """The rollback, pending or completed, that targets `instant`."""
-        for rollback in self.timeline.instants:
-            if rollback.action is not Action.ROLLBACK:
-                continue
-            if not is_before(instant.requested_at, rollback.requested_at):
-                continue
-            if load_rollback_target(self.table.storage, rollback) == instant.requested_at:
-                return rollback
-        return None
+        """The first of them, where there can only be one: a write is undone once."""
+        return next(iter(self.rollbacks_of(instant)), None)
 
     def replace_properties(self, data: bytes) -> None:
         """Rewrite hoodie.properties as a whole."""

@@ -40,6 +40,8 @@ class LogFile:
     size: int
     completed_at: CompletedAt
     written: int | None = None
+    folds: bool = False
+    """A log compaction made it: it stands for the logs that were there when that was planned."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import pyarrow as pa
 from lentic.errors import Corrupt, UnsupportedFormat
 from lentic.format import layout
 from lentic.format.avro_schema import arrow_schema
-from lentic.format.commit_metadata import SCHEMA_KEY
+from lentic.format.commit_metadata import REARRANGING, SCHEMA_KEY
 from lentic.format.table_config import TableConfig
 from lentic.storage.base import Storage
 from lentic.timeline.reader import load_commit_metadata
@@ -35,10 +35,18 @@ def load_avro_schema(storage: Storage, timeline: Timeline, config: TableConfig) 
 
 
 def _find(storage: Storage, timeline: Timeline, config: TableConfig) -> tuple[str, str]:
-    """The schema and the file it is in."""
+    """The schema and the file it is in. A service that began before the schema grew and completed
+    after it says what it found, which counts only where no write is left to say otherwise."""
+    found_by_service: tuple[str, str] | None = None
     for instant in reversed(timeline.writes()):
-        if found := load_commit_metadata(storage, instant).extra.get(SCHEMA_KEY):
-            return found, layout.timeline_file(instant.file_name)
+        metadata = load_commit_metadata(storage, instant)
+        if text := metadata.extra.get(SCHEMA_KEY):
+            found = text, layout.timeline_file(instant.file_name)
+            if metadata.operation not in REARRANGING:
+                return found
+            found_by_service = found_by_service or found
+    if found_by_service:
+        return found_by_service
     if config.create_schema:
         return config.create_schema, layout.PROPERTIES
     raise UnsupportedFormat(

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from lentic.format.commit_metadata import SCHEMA_KEY, CommitMetadata
+from lentic.format.commit_metadata import LOG_COMPACT, SCHEMA_KEY, CommitMetadata
 from lentic.format.names import parse_base_file, parse_log_file, requested_at_of
 from lentic.format.times import CompletedAt, RequestedAt, is_upto
 from lentic.storage.base import FileInfo
@@ -46,6 +46,8 @@ class Committed:
     sizes: Mapping[str, int] = field(default_factory=dict)
     """How long each file was when it was written, as far as the metadata says so."""
     archived: bool = False
+    folds: bool = False
+    """A log compaction, whose logs stand for others."""
 
 
 Writes = Mapping[RequestedAt, Committed]
@@ -63,7 +65,8 @@ def committed_write(
     )
     schema = sys.intern(metadata.extra.get(SCHEMA_KEY, ""))  # thousands of writes, few schemas
     sizes = {stat.path: stat.size for stat in metadata.stats if stat.path and stat.size}
-    return Committed(completed_at, metadata.paths(), replaced, schema, sizes, archived)
+    folds = metadata.operation == LOG_COMPACT
+    return Committed(completed_at, metadata.paths(), replaced, schema, sizes, archived, folds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,9 @@ def build_view(files: Iterable[FileInfo], writes: Writes) -> tuple[FileGroup, ..
             if group in ended and is_upto(at, ended[group]):
                 continue
             written = write.sizes.get(file.path)
-            logs[group].append(LogFile(file.path, log, file.size, write.completed_at, written))
+            logs[group].append(
+                LogFile(file.path, log, file.size, write.completed_at, written, write.folds)
+            )
     groups = sorted(bases.keys() | logs.keys(), key=lambda g: (g.partition, g.file_id))
     return tuple(slice_file_group(g, bases.get(g, ()), logs.get(g, ())) for g in groups)
 

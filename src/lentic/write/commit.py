@@ -15,7 +15,11 @@ from lentic.config.groups import OnMetadataTable
 from lentic.coordination.guards import latest_guard
 from lentic.errors import InstantCancelled, StorageError, UnsupportedFormat, WriteConflict
 from lentic.format import layout
-from lentic.format.commit_metadata import CommitMetadata, encode_commit_metadata
+from lentic.format.commit_metadata import (
+    REARRANGING,
+    CommitMetadata,
+    encode_commit_metadata,
+)
 from lentic.format.names import Action, completed_action, run_of
 from lentic.format.properties import decode_properties, encode_properties
 from lentic.format.table_config import decode_table_config
@@ -29,6 +33,7 @@ from lentic.txn.conflicts import (
     Refuse,
     Theirs,
     Touched,
+    Verdict,
     completed_since,
     judge,
     may_stand_against,
@@ -64,7 +69,8 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A write under way: its instant, and the timeline it builds on."""
+    """A write under way: its instant, and the timeline it builds on; for a plan that must find its
+    file groups as they were, the timeline on which it was made."""
 
     instant: Instant
     timeline: Timeline
@@ -77,6 +83,8 @@ class Begun:
     """That of the transaction it began in."""
     guard: int | None = None
     """For plans, which may be executed more than once: the guard under which this is done."""
+    settled: frozenset[RequestedAt] = frozenset()
+    """Rollbacks that undid earlier executions of the plan, and do not stand against this one."""
 
 
 def begin_write(
@@ -84,7 +92,7 @@ def begin_write(
 ) -> Begun:
     """(nothing) -> INFLIGHT, in one transaction."""
     with transaction(table) as txn:
-        _ensure_metadata_table_true(txn, may_drop=True)
+        ensure_metadata_table_true(txn, may_drop=True)
         instant = txn.start(txn.request(action))
         return Begun(instant, txn.timeline, seen, looks_up, txn.epoch)
 
@@ -103,7 +111,8 @@ def commit_write(
     """INFLIGHT -> COMPLETED with exactly the files that `accepted` names.
 
     First the write is finalized, so that nothing can be added to it, then what is not accepted is
-    removed (R7). `WriteConflict` if it rewrote file groups that someone else changed meanwhile.
+    removed (R7). `WriteConflict` if it rewrote or ended file groups that someone else changed
+    meanwhile.
     """
     instant = begun.instant
     statuses = statuses_of(accepted)
@@ -116,12 +125,12 @@ def commit_write(
     replaces = completed_action(instant.action) is Action.REPLACECOMMIT
     content = encode_commit_metadata(metadata, replaces=replaces)
     with transaction(table) as txn:
-        _ensure_metadata_table_true(txn, may_drop=False)
+        ensure_metadata_table_true(txn, may_drop=False)
         if begun.guard is not None:
             _ensure_guard(txn, begun)
-        if not compacted:
+        if instant.action is not Action.COMPACTION:  # its plan keeps others out
             _ensure_nothing_lost(txn, begun, metadata)
-        completed = txn.complete(instant, content)
+        completed = txn.complete(instant, content, settled=begun.settled)
     _tidy(table, completed, metadata.paths(), had_others=begun.guard is not None)
     assert completed.completed_at is not None
     return Commit(
@@ -181,12 +190,7 @@ def _ensure_nothing_lost(txn: Transaction, begun: Begun, metadata: CommitMetadat
     touched = touched_by(metadata)
     if not begun.looks_up:
         touched = replace(touched, grown=frozenset())
-    mine = Mine(touched, txn.table.sharing.mode, is_computed=begun.seen is not None)
-    others: Iterable[Theirs] = list_others(txn.table.storage, begun, txn.timeline, mine)
-    if txn.table.write_options.index.is_global:
-        mine = replace(mine, touched=touched.across_partitions())
-        others = (replace(o, touched=o.touched.across_partitions()) for o in others)
-    verdict = judge(mine, others)
+    verdict = judge_write(txn.table, begun, touched, txn.timeline)
     if isinstance(verdict, Refuse):
         raise WriteConflict(
             f"{verdict.instant} changed {len(verdict.places)} file group(s) that this write "
@@ -198,20 +202,36 @@ def _ensure_nothing_lost(txn: Transaction, begun: Begun, metadata: CommitMetadat
         )
 
 
+def judge_write(table: OpenTable, begun: Begun, touched: Touched, now: Timeline) -> Verdict:
+    """Whether a write that touched `touched` may commit on the timeline `now`."""
+    mine = Mine(
+        touched,
+        table.sharing.mode,
+        is_computed=begun.seen is not None,
+        is_planned=begun.guard is not None,
+    )
+    others: Iterable[Theirs] = list_others(table.storage, begun, now, mine)
+    if table.write_options.index.is_global:
+        mine = replace(mine, touched=touched.across_partitions())
+        others = (replace(o, touched=o.touched.across_partitions()) for o in others)
+    return judge(mine, others)
+
+
 def list_others(storage: Storage, begun: Begun, now: Timeline, mine: Mine) -> Iterator[Theirs]:
     """What others did since `mine` began or was computed, as far as it may stand against it."""
     fresh = set(completed_since(begun.timeline, now))
     for other in completed_since(begun.seen or begun.timeline, now):
         if may_stand_against(mine, other):
             metadata = load_commit_metadata(storage, other)
-            yield Theirs(other, touched_by(metadata), other in fresh, metadata.compacted)
+            rearranges = metadata.compacted or metadata.operation in REARRANGING
+            yield Theirs(other, touched_by(metadata), other in fresh, rearranges)
     for plan in planned_since(begun.timeline, now):
         if may_stand_against(mine, plan):
             groups = load_compaction_plan(storage, plan).groups()
             yield Theirs(plan, Touched(rewritten=groups), is_compaction=True)
 
 
-def _ensure_metadata_table_true(txn: Transaction, *, may_drop: bool) -> None:
+def ensure_metadata_table_true(txn: Transaction, *, may_drop: bool) -> None:
     """A metadata table that misses a commit hides rows from other engines without a word, so a
     table that lists one is refused, or its list is emptied first."""
     data = txn.table.storage.read(layout.PROPERTIES)

@@ -97,9 +97,9 @@ def choose_action(request: Request, config: TableConfig) -> Action:
     return Action.COMMIT if is_cow else Action.DELTACOMMIT
 
 
-def ensure_sortable(request: Request, schema: pa.Schema) -> None:
+def ensure_sortable(sort_by: tuple[str, ...], schema: pa.Schema) -> None:
     """`SchemaMismatch` if rows cannot be sorted as asked."""
-    for name in request.sort_by:
+    for name in sort_by:
         if name not in schema.names:
             raise SchemaMismatch(
                 f"sort_by names column {name}, which the table does not have.",

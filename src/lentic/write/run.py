@@ -24,7 +24,7 @@ from lentic.txn.transaction import OpenTable
 from lentic.view.files import FileGroup, FileSlice
 from lentic.view.listing import load_partition_files, load_table_view
 from lentic.view.schema import load_avro_schema
-from lentic.write.assign import assign_groups
+from lentic.write.assign import SmallFile, assign_groups
 from lentic.write.commit import Begun, Commit, commit_write
 from lentic.write.completion import Accepted, decode_accepted
 from lentic.write.early import EarlyConflicts
@@ -42,7 +42,12 @@ from lentic.write.operations import (
     table_grouping,
 )
 from lentic.write.placement import DELETE_FLAG, Placement, key_rules
-from lentic.write.sizing import choose_sizes, ensure_not_bucketed, small_files
+from lentic.write.sizing import (
+    choose_sizes,
+    ensure_not_bucketed,
+    list_busy,
+    small_files,
+)
 
 _DELETES = pa.schema([(DELETE_FLAG, pa.bool_())])
 
@@ -211,7 +216,7 @@ def _run_joined(run: Run, source: Any) -> Commit:
         partitions = tuple(sorted(located.new))
         groups = run.groups(partitions)
         ensure_not_bucketed(groups, run.table.config.name)
-        small = small_files(groups) if run.request.fills_small_files else {}
+        small = _small_files(run, groups) if run.request.fills_small_files else {}
         sizes = choose_sizes(run.table, run.begun.timeline, run.prepared.schema)
         entropy = run.table.world.entropy
         choices = assign_groups(located.new, small, sizes, lambda: f"{entropy.uuid()}-0")
@@ -226,6 +231,10 @@ def _run_joined(run: Run, source: Any) -> Commit:
     if not run.request.overwrites:
         return run.commit(accepted)
     return _replace(run, accepted, partitions)
+
+
+def _small_files(run: Run, groups: tuple[FileGroup, ...]) -> dict[str, list[SmallFile]]:
+    return small_files(groups, list_busy(run.table.storage, run.begun.timeline))
 
 
 def _replace(run: Run, accepted: tuple[Accepted, ...], partitions: tuple[str, ...]) -> Commit:

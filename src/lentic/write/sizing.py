@@ -9,8 +9,11 @@ import pyarrow as pa
 from lentic.errors import ConfigError
 from lentic.format import layout
 from lentic.format.bucket import parse_bucket
-from lentic.timeline.reader import load_commit_metadata
+from lentic.format.names import Action
+from lentic.storage.base import Storage
+from lentic.timeline.reader import load_clustered_groups, load_commit_metadata
 from lentic.timeline.timeline import Timeline
+from lentic.txn.conflicts import Group
 from lentic.txn.transaction import OpenTable
 from lentic.view.files import FileGroup
 from lentic.write.assign import Sizes, SmallFile
@@ -54,15 +57,25 @@ def _width(kind: pa.DataType) -> float:
         return float(_TEXT_BYTES)
 
 
-def small_files(groups: Iterable[FileGroup]) -> dict[str, list[SmallFile]]:
+def small_files(
+    groups: Iterable[FileGroup], busy: frozenset[Group] = frozenset()
+) -> dict[str, list[SmallFile]]:
     """By partition, the groups whose latest slice is a base file alone: one with logs would have to
-    be merged first."""
+    be merged first. New keys in one that is `busy` would spoil a clustering for nothing."""
     found: dict[str, list[SmallFile]] = {}
     for group in groups:
+        if (group.id.partition, group.id.file_id) in busy:
+            continue
         if group.latest.base and not group.latest.logs:
             file = SmallFile(group.id.file_id, group.latest.base.size)
             found.setdefault(group.id.partition, []).append(file)
     return found
+
+
+def list_busy(storage: Storage, timeline: Timeline) -> frozenset[Group]:
+    """The file groups that a pending clustering is going to end."""
+    plans = timeline.pending(Action.CLUSTERING)
+    return frozenset(group for plan in plans for group in load_clustered_groups(storage, plan))
 
 
 def ensure_not_bucketed(groups: tuple[FileGroup, ...], name: str) -> None:

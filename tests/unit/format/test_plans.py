@@ -93,13 +93,13 @@ def test_a_compaction_plan_has_the_shape_of_hudis_own() -> None:
     plan = decode_compaction_plan(COMPACTION_BY_HUDI, "x")
     ours = decode_container(encode_compaction_plan(plan), "x")
     assert theirs is not None and ours is not None
-    for operation in theirs["operations"]:
-        operation["metrics"]["TOTAL_LOG_FILES_SIZE"] = 0.0
     assert ours == theirs
 
 
 def test_compaction_plans_round_trip() -> None:
     assert decode_compaction_plan(encode_compaction_plan(PLAN), "x") == PLAN
+    folding = replace(PLAN, compactor="org.apache.hudi.Some")
+    assert decode_compaction_plan(encode_compaction_plan(folding), "x") == folding
     empty = CompactionPlan(())
     assert decode_compaction_plan(encode_compaction_plan(empty), "x") == empty
 

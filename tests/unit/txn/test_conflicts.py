@@ -58,12 +58,14 @@ MINE = {
     "appends": Touched(appended=frozenset({GROUP, ("p", "mine")})),
     "rewrites": Touched(rewritten=frozenset({GROUP, ("p", "mine")})),
     "ends": Touched(ended=frozenset({GROUP, ("p", "mine")})),
+    "folds": Touched(folded=frozenset({GROUP, ("p", "mine")})),
 }
 THEIRS = {
     "appended": Theirs(_done(1, 2), Touched(appended=frozenset({GROUP, ("p", "b")}))),
     "rewrote": Theirs(_done(1, 2), Touched(rewritten=frozenset({GROUP}))),
     "ended": Theirs(_done(1, 2), Touched(ended=frozenset({GROUP, ("q", "mine")}))),
     "compacted": Theirs(_done(1, 2), Touched(rewritten=frozenset({GROUP})), is_compaction=True),
+    "folded": Theirs(_done(1, 2), Touched(folded=frozenset({GROUP})), is_compaction=True),
 }
 MATRIX = [
     # mine, mode, computed, their deeds that mine may not follow
@@ -71,11 +73,12 @@ MATRIX = [
     ("appends", NBCC, False, {"ended"}),
     ("appends", OCC, False, {"appended", "rewrote", "ended"}),
     *(
-        (mine, mode, False, {"appended", "rewrote", "ended", "compacted"})
+        (mine, mode, False, {"appended", "rewrote", "ended", "compacted", "folded"})
         for mine in ("rewrites", "ends")
         for mode in ConcurrencyMode
     ),
     *(("appends", mode, True, {"appended", "rewrote", "ended"}) for mode in ConcurrencyMode),
+    *(("folds", mode, False, {"rewrote", "ended", "compacted"}) for mode in ConcurrencyMode),
 ]
 
 
@@ -136,6 +139,8 @@ def test_metadata_says_what_was_touched() -> None:
     assert touched_by(first).rewritten == {GROUP}
     ended = metadata(base_file(1, 2).path, replaced={"q": ("a", "b"), "r": ()})
     assert touched_by(ended).ended == {("q", "a"), ("q", "b")}
+    folded = touched_by(replace(metadata(log_file(1, 2).path), operation="LOG_COMPACT"))
+    assert (folded.folded, folded.appended) == ({GROUP}, frozenset())
     grown = replace(first, stats=tuple(replace(stat, inserts=3) for stat in first.stats))
     assert touched_by(grown).grown == {"p"}
 

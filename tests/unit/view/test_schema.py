@@ -31,9 +31,9 @@ def _config(schema: pa.Schema | None) -> TableConfig:
     )
 
 
-def _write(schema: pa.Schema | None) -> CommitMetadata:
+def _write(schema: pa.Schema | None, operation: str = "UPSERT") -> CommitMetadata:
     extra = {SCHEMA_KEY: avro_schema_json(schema, "t", meta_fields=False)} if schema else {}
-    return CommitMetadata(operation="UPSERT", compacted=False, stats=(), extra=extra)
+    return CommitMetadata(operation=operation, compacted=False, stats=(), extra=extra)
 
 
 def _schema(storage: MemoryStorage, config: TableConfig) -> pa.Schema:
@@ -48,6 +48,22 @@ def test_the_write_that_completed_last_has_the_last_word() -> None:
     storage = MemoryStorage()
     put_commit(storage, 1, 9, _write(SECOND))
     put_commit(storage, 2, 3, _write(FIRST))
+    assert _schema(storage, _config(AT_CREATION)) == SECOND
+
+
+@pytest.mark.parametrize("operation", ["COMPACT", "LOG_COMPACT", "CLUSTER"])
+def test_a_service_that_saw_an_older_schema_does_not_bring_it_back(operation: str) -> None:
+    storage = MemoryStorage()
+    put_commit(storage, 1, 2, _write(FIRST))
+    put_commit(storage, 4, 5, _write(SECOND))
+    put_commit(storage, 3, 6, _write(FIRST, operation))
+    assert _schema(storage, _config(AT_CREATION)) == SECOND
+
+
+def test_where_only_services_are_left_the_last_of_them_has_the_word() -> None:
+    storage = MemoryStorage()
+    put_commit(storage, 1, 2, _write(FIRST, "COMPACT"))
+    put_commit(storage, 3, 4, _write(SECOND, "LOG_COMPACT"))
     assert _schema(storage, _config(AT_CREATION)) == SECOND
 
 

@@ -282,13 +282,13 @@ def test_the_options_say_which_operations_combine_equal_keys(insert: bool, upser
 
 def test_rows_are_sorted_by_plain_columns_of_the_table_only() -> None:
     schema = SCHEMA.append(pa.field("tags", pa.list_(pa.string())))
-    ensure_sortable(Request(Operation.BULK_INSERT, sort_by=("v", "id")), schema)
-    ensure_sortable(Request(Operation.BULK_INSERT), schema)
+    ensure_sortable(("v", "id"), schema)
+    ensure_sortable((), schema)
     with pytest.raises(SchemaMismatch, match="sort_by names column nope") as caught:
-        ensure_sortable(Request(Operation.BULK_INSERT, sort_by=("v", "nope")), schema)
+        ensure_sortable(("v", "nope"), schema)
     assert "id, v, day, tags" in caught.value.next_step
     with pytest.raises(SchemaMismatch, match="sort_by names column tags of type list"):
-        ensure_sortable(Request(Operation.BULK_INSERT, sort_by=("tags",)), schema)
+        ensure_sortable(("tags",), schema)
 
 
 @pytest.mark.parametrize(

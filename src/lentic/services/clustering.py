@@ -1,0 +1,267 @@
+"""Clustering: small files become larger ones, and rows lie where filters look for them together.
+
+No row changes, only where it lies. The file groups that a plan names end, all at once, with the one
+file that completes it, and new ones are there instead. In buckets a row's key says in which group
+it lies; there each group keeps its id and gets a new base file with its rows sorted, like a
+compaction.
+
+Ingestion never waits. What is written to a group after its plan was made, the plan does not know,
+so that ending the group would lose it: then the clustering yields (`txn/conflicts.py`). Such a plan
+can never succeed any more and is rolled back here. In buckets logs that complete later belong to
+the slice that the new base file opens (R10), and only a base file makes the clustering yield.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from lentic.config.clustering import Curve
+from lentic.coordination.guards import remove_guards
+from lentic.engine import Engine
+from lentic.errors import ConfigError, WriteConflict
+from lentic.format.clustering_plan import ClusteringPlan, encode_clustering_plan
+from lentic.format.commit_metadata import CLUSTER, SCHEMA_KEY
+from lentic.format.names import Action, State, requested_at_of
+from lentic.format.record_fields import with_meta_schema
+from lentic.format.times import RequestedAt
+from lentic.progress import Stage
+from lentic.records.layout_curve import COLUMNS_MAX
+from lentic.records.slice_reader import SliceReader
+from lentic.services.clustering_plan import ClusteringQuestion, plan_clustering
+from lentic.services.clustering_work import ClusteringTask, ClusteringWork, measure_clustering
+from lentic.services.guard import execute_plan
+from lentic.services.outcome import Outcome
+from lentic.services.rollback import execute_undo, plan_undo
+from lentic.services.schedule import planned_groups
+from lentic.timeline.instant import Instant
+from lentic.timeline.reader import load_clustering_plan
+from lentic.timeline.timeline import Timeline
+from lentic.txn.conflicts import Refuse, Touched
+from lentic.txn.transaction import OpenTable, Transaction, transaction
+from lentic.view.listing import load_table_view, load_writes
+from lentic.view.schema import load_avro_schema, load_table_schema
+from lentic.write import completion
+from lentic.write.commit import Begun, Commit, commit_write, judge_write
+from lentic.write.completion import decode_accepted
+from lentic.write.operations import (
+    RUN_NUMBERS,
+    ensure_merge_known,
+    ensure_sortable,
+    ensure_supported,
+    merge_fields,
+    parquet_style,
+    table_grouping,
+)
+
+# --- plan ---------------------------------------------------------------------------------------
+
+
+def schedule_clustering(
+    table: OpenTable,
+    *,
+    sort_by: Sequence[str] = (),
+    curve: Curve | str | None = None,
+    removable: bool | None = None,
+    partitions: Sequence[str] | None = None,
+) -> RequestedAt | None:
+    """Publish a plan and return its time; None if there is nothing to cluster.
+
+    What is not given comes from the table's options; `partitions` overrides their filter. Groups
+    that a pending plan names are left out; where that leaves nothing, a clustering that is pending
+    already is returned instead.
+    """
+    ensure_supported(table.config)
+    options = table.services.clustering
+    columns = tuple(dict.fromkeys(sort_by or options.sort_by))
+    chosen = _parse_curve(curve, columns) or options.curve
+    _ensure_curve_fits(chosen, columns)
+    with transaction(table) as txn:
+        _ensure_sortable(table, txn.timeline, columns)
+        asked = ClusteringQuestion(
+            at=RequestedAt(txn.next_time()),
+            sort_by=columns,
+            curve=chosen,
+            removable=table.services.removable if removable is None else removable,
+            partitions=None if partitions is None else tuple(partitions),
+            is_bucketed=table.config.buckets is not None,
+            busy=planned_groups(table.storage, txn.timeline),
+        )
+        plan = plan_clustering(load_table_view(table.storage, txn.timeline), options, asked)
+        if not plan.groups:
+            return _pending_plan(txn)
+        content = encode_clustering_plan(plan, table.storage.root)
+        return txn.request_at(asked.at, Action.CLUSTERING, content).requested_at
+
+
+def _pending_plan(txn: Transaction) -> RequestedAt | None:
+    pending = txn.timeline.pending(Action.CLUSTERING)
+    return pending[0].requested_at if pending else None
+
+
+def _parse_curve(curve: Curve | str | None, columns: tuple[str, ...]) -> Curve | None:
+    if curve is None:
+        return None
+    if curve not in tuple(Curve):
+        raise ConfigError(
+            f"There is no curve {curve!r}.",
+            safe="nothing was written",
+            next_step=f"choose among {', '.join(Curve)}",
+        )
+    if not columns:
+        raise ConfigError(
+            "A curve was given without columns to lay rows out by.",
+            safe="nothing was written",
+            next_step="name columns in sort_by, or leave curve out",
+        )
+    return Curve(curve)
+
+
+def _ensure_curve_fits(curve: Curve, columns: tuple[str, ...]) -> None:
+    if curve is not Curve.LINEAR and len(columns) > COLUMNS_MAX:
+        raise ConfigError(
+            f"{curve} was asked for with {len(columns)} columns; it takes {COLUMNS_MAX} at most.",
+            safe="nothing was written",
+            next_step="name the columns that filters use most, or use LINEAR",
+        )
+
+
+def _ensure_sortable(table: OpenTable, timeline: Timeline, columns: tuple[str, ...]) -> None:
+    if columns:
+        schema = load_table_schema(table.storage, timeline, table.config)
+        ensure_sortable(columns, with_meta_schema(schema))
+
+
+# --- execute ------------------------------------------------------------------------------------
+
+
+def execute_clustering(table: OpenTable, engine: Engine, at: RequestedAt) -> Outcome:
+    """Carry the plan at `at` out, alone. An earlier attempt's files are removed first, the plan
+    kept.
+
+    `WriteConflict` if a group of the plan was written to since the plan was made. The plan is then
+    rolled back: it could never succeed.
+    """
+    ensure_supported(table.config)
+    ensure_merge_known(table.config)
+    plan = Instant(at, Action.CLUSTERING, State.REQUESTED)
+    try:
+        return execute_plan(table, engine, plan, partial(_run_clustering, table, engine))
+    except WriteConflict as error:
+        if not _give_up(table, plan):
+            raise
+        raise _given_up(table, plan, error.what) from error
+
+
+def _run_clustering(
+    table: OpenTable, engine: Engine, begun: Begun, leftovers: tuple[str, ...]
+) -> Commit:
+    at, now = begun.instant.requested_at, begun.timeline
+    assert begun.guard is not None
+    plan = load_clustering_plan(table.storage, begun.instant)
+    begun = replace(begun, timeline=now.upto(at))
+    if refusal := _find_refusal(table, begun, plan, now):
+        raise WriteConflict(f"{refusal.instant} changed {refusal.places[0]}.")
+    for path in leftovers:
+        table.storage.delete(path)
+    completion.remove_completions(table.storage, at, keep_finalized=False)
+    work = _work(table, begun, plan, now)
+    tasks = _tasks(table, plan)
+    texts = engine.run(work, tasks, Stage("clustering", measure_clustering))
+    return commit_write(
+        table,
+        begun,
+        tuple(map(decode_accepted, texts)),
+        run=work.run,
+        operation=CLUSTER,
+        extra={SCHEMA_KEY: load_avro_schema(table.storage, now, table.config)},
+        replaced={} if table.config.buckets is not None else _ended(plan),
+    )
+
+
+def _work(table: OpenTable, begun: Begun, plan: ClusteringPlan, now: Timeline) -> ClusteringWork:
+    assert begun.guard is not None
+    config, options = table.config, table.services.clustering
+    schema = with_meta_schema(load_table_schema(table.storage, now, config))
+    ensure_sortable(plan.sort_by, schema)
+    curve = plan.curve or options.curve
+    _ensure_curve_fits(curve, plan.sort_by)
+    return ClusteringWork(
+        reader=SliceReader(
+            table.storage, schema, merge_fields(config), grouping=table_grouping(config)
+        ),
+        requested_at=begun.instant.requested_at,
+        writes=load_writes(table.storage, now, _makers(plan)),
+        style=parquet_style(table.write_options),
+        sort_by=plan.sort_by,
+        curve=curve,
+        target_bytes=plan.target_bytes or options.target_bytes,
+        run=table.world.entropy.integer(RUN_NUMBERS),
+        guard=begun.guard,
+        on_rerun=table.write_options.on_rerun,
+    )
+
+
+def _tasks(table: OpenTable, plan: ClusteringPlan) -> list[ClusteringTask]:
+    """One task per group of the plan; in buckets, where rows stay in their group, per slice."""
+    if table.config.buckets is not None:
+        slices = (part for group in plan.groups for part in group.slices)
+        return [ClusteringTask((part,), part.file_id, stays=True) for part in slices]
+    entropy = table.world.entropy
+    return [ClusteringTask(group.slices, entropy.uuid(), stays=False) for group in plan.groups]
+
+
+def _makers(plan: ClusteringPlan) -> frozenset[RequestedAt]:
+    paths = (path for group in plan.groups for part in group.slices for path in part.paths)
+    found = (requested_at_of(path.rpartition("/")[2]) for path in paths)
+    return frozenset(at for at in found if at)
+
+
+def _ended(plan: ClusteringPlan) -> dict[str, tuple[str, ...]]:
+    ended: dict[str, list[str]] = {}
+    for group in plan.groups:
+        for part in group.slices:
+            ended.setdefault(part.partition, []).append(part.file_id)
+    return {partition: tuple(file_ids) for partition, file_ids in ended.items()}
+
+
+# --- yield --------------------------------------------------------------------------------------
+
+
+def _find_refusal(
+    table: OpenTable, begun: Begun, plan: ClusteringPlan, now: Timeline
+) -> Refuse | None:
+    """What stands against the plan on the timeline `now`, and always will."""
+    groups = plan.file_groups()
+    stays = table.config.buckets is not None
+    touched = Touched(rewritten=groups) if stays else Touched(ended=groups)
+    verdict = judge_write(table, begun, touched, now)
+    return verdict if isinstance(verdict, Refuse) else None
+
+
+def _give_up(table: OpenTable, plan: Instant) -> bool:
+    """Roll the plan back if it can never succeed; False if it may."""
+    with transaction(table) as txn:
+        now = txn.timeline.find(plan)
+        if now is None or not now.is_pending:
+            return False
+        # No guard is needed to see that nobody can complete it.
+        begun = Begun(now, txn.timeline.upto(now.requested_at), guard=0)
+        content = load_clustering_plan(table.storage, now)
+        if _find_refusal(table, begun, content, txn.timeline) is None:
+            return False
+        undo = plan_undo(txn, now)
+    execute_undo(table, undo, now)
+    remove_guards(table.storage, now.requested_at)
+    return True
+
+
+def _given_up(table: OpenTable, plan: Instant, why: str) -> WriteConflict:
+    return WriteConflict(
+        f"{plan} cannot succeed any more and was rolled back: a file group of its plan was written "
+        f"to after the plan was made. {why}",
+        where=table.storage.root,
+        safe="no row was changed, and what was written meanwhile stays",
+        next_step="schedule a clustering again",
+    )

@@ -1,0 +1,112 @@
+"""Orphans: data files that no commit names and no rollback knows of. They are swept late (R5).
+
+Such a file is invisible to us from the beginning, but readers that list see it. An attempt that
+wrote after its write had ended and died before it could tidy up leaves one. Files are listed before
+the timeline is loaded: whoever writes a file has an instant on the timeline first, so that a maker
+which is neither there nor in the history has ended. Nothing goes whose maker is pending or has
+markers, which its own clean-up deals with, or that a plan, a savepoint or a rollback names.
+
+Ages come from one clock, the storage's: a file written by the sweep itself shows its now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+
+from lentic.format import layout
+from lentic.format.names import Action, requested_at_of
+from lentic.format.times import RequestedAt
+from lentic.services.protected import load_protected
+from lentic.storage.base import FileInfo, Storage
+from lentic.timeline.history import History, load_history
+from lentic.timeline.reader import load_rollback_plan, load_rollback_target, load_timeline
+from lentic.timeline.timeline import Timeline
+from lentic.txn.transaction import OpenTable
+from lentic.view.listing import load_writes
+from lentic.view.table_view import Writes
+from lentic.write import markers
+
+_AGE_MS_MIN = 3_600_000
+
+
+def sweep_orphans(table: OpenTable) -> tuple[str, ...]:
+    """Delete the orphans that are old enough; their paths."""
+    orphans = list_orphans(table)
+    for path in orphans:
+        table.storage.delete(path)
+    return orphans
+
+
+def list_orphans(table: OpenTable) -> tuple[str, ...]:
+    """The orphans that are older than an hour and than two times to live of a heartbeat."""
+    storage = table.storage
+    listed = [file for file in storage.walk("") if _is_data_file(file)]
+    age_ms = max(_AGE_MS_MIN, 2 * table.pulse.ttl_ms)
+    old = _older_than(storage, listed, age_ms) if listed else []
+    if not old:
+        return ()
+    marked = markers.list_marked(storage)
+    timeline = load_timeline(storage)
+    makers = frozenset(at for file in old if (at := requested_at_of(file.name)))
+    known = {instant.requested_at for instant in timeline.instants}
+    history = load_history(storage) if makers - known else History()
+    writes = load_writes(storage, timeline, makers, history)
+    ended = _ended(storage, timeline, history, makers - marked)
+    unnamed = plan_sweep(old, writes, ended)
+    if not unnamed:
+        return ()
+    spoken_for = _spoken_for(storage, timeline)
+    return tuple(path for path in unnamed if path not in spoken_for)
+
+
+def plan_sweep(
+    files: Iterable[FileInfo], writes: Writes, ended: Set[RequestedAt]
+) -> tuple[str, ...]:
+    """The files whose maker has ended without naming them."""
+
+    def is_orphan(file: FileInfo) -> bool:
+        at = requested_at_of(file.name)
+        if at is None or at not in ended:
+            return False
+        return at not in writes or file.path not in writes[at].paths
+
+    return tuple(file.path for file in files if is_orphan(file))
+
+
+def _ended(
+    storage: Storage, timeline: Timeline, history: History, makers: Set[RequestedAt]
+) -> frozenset[RequestedAt]:
+    """Those of `makers` that can never complete any more, or have.
+
+    One that is older than everything the timeline and the history know of may have been forgotten
+    together with its commit. Unless a rollback tells of it, nobody can say what its files are.
+    """
+    pending = {instant.requested_at for instant in timeline.pending()}
+    rollbacks = timeline.completed(Action.ROLLBACK)
+    undone = {load_rollback_target(storage, rollback) for rollback in rollbacks}
+    instants = (*timeline.instants, *history.instants)
+    oldest = min((i.requested_at for i in instants), default=None)
+    return frozenset(
+        at for at in makers - pending if at in undone or (oldest is not None and oldest <= at)
+    )
+
+
+def _spoken_for(storage: Storage, timeline: Timeline) -> frozenset[str]:
+    """What plans and savepoints need, and what rollbacks are going to delete themselves."""
+    rollbacks = timeline.pending(Action.ROLLBACK)
+    deleted = (path for r in rollbacks for path in load_rollback_plan(storage, r).files)
+    return load_protected(storage, timeline).union(deleted)
+
+
+def _older_than(storage: Storage, files: Iterable[FileInfo], age_ms: int) -> list[FileInfo]:
+    storage.replace(layout.SWEEP, b"")
+    now = storage.info(layout.SWEEP)
+    storage.delete(layout.SWEEP)
+    if now is None:
+        return []  # another sweep is at it, and has removed it
+    return [file for file in files if now.modified_ms - file.modified_ms > age_ms]
+
+
+def _is_data_file(file: FileInfo) -> bool:
+    is_internal = file.path.startswith(layout.HOODIE + "/")
+    return not is_internal and requested_at_of(file.name) is not None
