@@ -170,6 +170,14 @@ class ServiceStory(Story):
         """When each instant was requested that has not ended."""
         return {str(i.requested_at) for i in self.open().timeline() if i.is_pending}
 
+    def hudi_history(self) -> set[str]:
+        """When each archived commit was requested, as Hudi tells it."""
+        window = "start_ts => '20000101000000000', end_ts => '21000101000000000'"
+        told = self.hudi_runs(
+            f"call show_archived_commits(table => 'target', limit => 1000, {window})"
+        )
+        return {row[0] for row in told}
+
     def look_closely(self, what: str) -> None:
         """Every reader, and lentic's own examination."""
         findings = self.open().verify()

@@ -159,6 +159,29 @@ def test_a_write_is_never_lost_in_groups_that_are_going_to_be_clustered(
     story.upsert(rows(0, 60, 20))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_both_engines_archive_in_turns_and_read_the_same_history(
+    shape: Shape, tmp_path: Path, apache_hudi: ApacheHudi
+) -> None:
+    """Often enough that files of history are merged, by either."""
+    story = ServiceStory.begin(str(tmp_path / "t"), shape, apache_hudi, is_thorough=False)
+    for turn in range(8):
+        keeper = (LENTIC, HUDI)[turn % 2]
+        for number in range(2):
+            story.write((LENTIC, HUDI)[number], "upsert", rows(0, 30 + turn, 2 * turn + number + 1))
+        if shape.is_mor:
+            story.serve("compaction", HUDI, LENTIC)
+        story.write(HUDI, "insert_overwrite", rows(0, 12, 2 * turn + 2, "p1"))
+        if planned := story.try_schedule("clean", HUDI):
+            story.execute("clean", planned, HUDI)
+        story.archive(keeper)
+        archived = {str(instant.requested_at) for instant in story.open().history()}
+        assert turn < 2 or archived
+        assert story.hudi_history() == archived
+        story.look(f"{keeper} archived")
+
+
 @pytest.mark.parametrize(
     ("shape", "saver", "restorer"),
     [
