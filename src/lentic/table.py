@@ -17,8 +17,11 @@ from lentic.query.cdc import read_cdc
 from lentic.query.incremental import read_changed_rows
 from lentic.query.snapshot import read_rows, stream_rows
 from lentic.query.source import load_source
-from lentic.services import compaction
+from lentic.services import catalog
+from lentic.services.clean import run_clean
+from lentic.services.explain import Explanation, explain_service
 from lentic.services.outcome import Outcome
+from lentic.services.plans import PendingPlan, list_plans
 from lentic.services.verify import verify_table
 from lentic.timeline.history import load_history
 from lentic.timeline.instant import Instant
@@ -176,24 +179,65 @@ class Table:
             )
         return read_cdc(self._opened, self._engine, after=after, upto=upto)
 
-    def schedule(self, service: str) -> RequestedAt | None:
-        """Publish a plan for `service` ("compaction"); None if there is nothing to do."""
-        if service != "compaction":
-            raise ConfigError(
-                f"There is no service {service!r}.",
-                safe="nothing was written",
-                next_step='schedule("compaction")',
-            )
-        return compaction.schedule_compaction(self._opened)
+    def schedule(self, service: str, **params: Any) -> RequestedAt | None:
+        """Publish a plan of `service` and return its time; None if there is nothing to do.
+
+        "compaction", "log_compaction" (`removable`), "clustering" (`sort_by`, `curve`,
+        `partitions`, `removable`) or "clean". Where a plan is pending already, that one is meant.
+        """
+        return catalog.schedule(self._opened, service, params)
 
     def execute(self, requested_at: str) -> Outcome:
-        """Carry out the plan at `requested_at`."""
-        at = RequestedAt(requested_at)
-        return compaction.execute_compaction(self._opened, self._engine, at)
+        """Carry out the plan at `requested_at`, alone: `PlanBusy` while another job does."""
+        return catalog.execute(self._opened, self._engine, RequestedAt(requested_at))
+
+    def explain(self, service: str, **params: Any) -> Explanation:
+        """What `schedule` with the same arguments and `execute` would do now; nothing is done."""
+        return explain_service(self._opened, service, params)
+
+    def plans(self) -> list[PendingPlan]:
+        """Plans that have not ended: whose they are, how old, and what to do next."""
+        return list(list_plans(self._opened))
 
     def compact(self) -> Outcome | None:
-        """Schedule a compaction and execute it; None if no file group has logs."""
-        at = self.schedule("compaction")
+        """Fold the logs of every file slice into its next base file; None if there are no logs."""
+        return self._run("compaction")
+
+    def log_compact(self, *, removable: bool | None = None) -> Outcome | None:
+        """Fold the logs of slices that have many into one; None if none has enough."""
+        return self._run("log_compaction", removable=removable)
+
+    def cluster(
+        self,
+        *,
+        sort_by: str | Sequence[str] = (),
+        curve: str | None = None,
+        partitions: Sequence[str] | None = None,
+        removable: bool | None = None,
+    ) -> Outcome | None:
+        """Write small files anew as large ones, their rows sorted by `sort_by` along `curve`
+        ("linear", "zorder", "hilbert"); None if there is nothing to cluster.
+
+        `WriteConflict` if somebody wrote to the same file groups meanwhile: then their write
+        stands, and the plan is gone.
+        """
+        names = (sort_by,) if isinstance(sort_by, str) else tuple(sort_by)
+        return self._run(
+            "clustering", sort_by=names, curve=curve, partitions=partitions, removable=removable
+        )
+
+    def clean(self, *, wait: bool = False) -> Outcome | None:
+        """Roll back what failed, delete files that no retained commit, savepoint or plan needs,
+        sweep orphans. None if no file was due.
+
+        Whether a writer is dead shows only while its signs of life are watched: with `wait` the
+        call lasts until that is known of all that are pending.
+        """
+        done = run_clean(self._opened, self._engine, waits=wait).cleans
+        return done[-1] if done else None
+
+    def _run(self, service: str, **params: Any) -> Outcome | None:
+        at = self.schedule(service, **params)
         return None if at is None else self.execute(at)
 
     def verify(self) -> list[str]:

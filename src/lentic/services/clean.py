@@ -50,9 +50,9 @@ class CleanRun:
     orphans: tuple[str, ...] = ()
 
 
-def run_clean(table: OpenTable, engine: Engine | None = None) -> CleanRun:
+def run_clean(table: OpenTable, engine: Engine | None = None, *, waits: bool = False) -> CleanRun:
     """Undo failed writes, finish cleans that were begun, clean what may go, sweep orphans."""
-    undone = clean_up_failed_writes(table)
+    undone = clean_up_failed_writes(table, waits=waits)
     begun = [i.requested_at for i in load_timeline(table.storage).pending(Action.CLEAN)]
     cleans = [execute_clean(table, at, engine) for at in begun]
     if at := schedule_clean(table):

@@ -56,9 +56,19 @@ def execute_plan(
     *,
     is_removable: IsRemovable = load_is_removable,
 ) -> Outcome:
-    """Execute `plan`, alone. `PlanBusy` while another does; its completed instant if one did.
+    """Execute `plan`, alone. `PlanBusy` while another does; its completed instant if one did."""
+    try:
+        return _execute_alone(table, engine, plan, run, is_removable)
+    except LenticError as error:
+        if done := _find_completed_by_other(table, plan, error):
+            return AlreadyCommitted(done)
+        raise
 
-    Numbers are those of the RFC's steps. It reads the plan before its transaction, which is only
+
+def _execute_alone(
+    table: OpenTable, engine: Engine, plan: Instant, run: RunPlan, is_removable: IsRemovable
+) -> Outcome:
+    """Numbers are those of the RFC's steps. It reads the plan before its transaction, which is only
     safe if it is read again inside, so here 1 comes after 2. Without the guard (option
     lentic.services.guard.enabled) 3 is left out, and whoever comes last may complete the plan.
     """
@@ -88,8 +98,6 @@ def execute_plan(
             _finish_rollbacks(table, rollbacks)  # 7
             run(begun, leftovers)
         except Exception as error:
-            if done := _find_completed_by_other(table, plan, error, is_lost=heart.is_lost):
-                return AlreadyCommitted(done)
             if not isinstance(error, Conflict):
                 heart.ensure_alive()  # else it failed because it was stopped
             raise
@@ -107,12 +115,10 @@ def _finish_rollbacks(table: OpenTable, rollbacks: tuple[Instant, ...]) -> None:
             execute_undo(table, load_undo(table, rollback), None)
 
 
-def _find_completed_by_other(
-    table: OpenTable, plan: Instant, error: Exception, *, is_lost: bool
-) -> Instant | None:
+def _find_completed_by_other(table: OpenTable, plan: Instant, error: LenticError) -> Instant | None:
     """The completed plan, if this execution failed and another did it: then a caller who was told
     of the failure would try in vain for ever (G11). Not where the outcome is unknown (R15)."""
-    if isinstance(error, OutcomeUnknown) or not (is_lost or isinstance(error, LenticError)):
+    if isinstance(error, OutcomeUnknown):
         return None
     try:
         now = load_timeline(table.storage).find(plan)

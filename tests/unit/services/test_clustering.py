@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import random
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from lentic.config.clustering import Curve
+from lentic.engine import LocalEngine
 from lentic.errors import ConfigError, SchemaMismatch
 from lentic.format.names import Action, State
 from lentic.format.record_fields import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, RECORD_KEY
+from lentic.services.clustering import execute_clustering
 from lentic.services.outcome import AlreadyCommitted
 from lentic.services.schedule import planned_groups
 from lentic.table import Table
 from lentic.testing.checkers import check_table, list_leftovers
 from lentic.timeline.reader import load_commit_metadata, load_timeline
+from tests.unit import partial_tables
 from tests.unit.builders import data_paths, rows
 from tests.unit.services.clusterings import (
     cluster,
     execute,
+    opened,
     pending,
     plan_at,
     schedule,
@@ -278,3 +284,33 @@ def test_meta_columns_can_be_sorted_by() -> None:
         read = pq.read_table(storage_of(table).open_input(part.base.path))
         keys = list(zip(*(read[n].to_pylist() for n in (COMMIT_TIME, RECORD_KEY)), strict=True))
         assert keys == sorted(keys) and len(set(read[COMMIT_SEQNO].to_pylist())) == len(keys)
+
+
+@pytest.mark.parametrize("kind", ["MERGE_ON_READ 2", "MERGE_ON_READ None"])
+def test_columns_that_were_written_by_different_writers_stay_together(kind: str) -> None:
+    table = partial_tables.make(kind)
+    some, row = partial_tables.some, partial_tables.row
+    table.upsert(some(row("k", c_ts=1, c=1, b_ts=1, b=1), row("l", c_ts=1, c=7, b_ts=1, b=7)))
+    table.upsert(some(row("k", c_ts=3, c=3)), partial=True)
+    table.upsert(some(row("k", b_ts=2, b=2), row("l", b_ts=0, b=0)), partial=True)
+    before = partial_tables.state(table)
+    cluster(table, sort_by=("b", "id"), curve=Curve.ZORDER)
+    assert partial_tables.state(table) == before
+    table.upsert(some(row("k", c_ts=2, c=2, b_ts=5, b=5)), partial=True)
+    k = row("k", c_ts=3, c=3, b_ts=5, b=5)
+    partial_tables.ensure_are(table, k, row("l", c_ts=1, c=7, b_ts=1, b=7))
+
+
+def test_work_can_be_sent_to_other_processes() -> None:
+    table = filled(MOR_JOINED)
+    before = stored(table)
+
+    class Sends(LocalEngine):
+        def run(self, work: Any, tasks: Any, stage: Any = None) -> list[str]:
+            sent = pickle.loads(pickle.dumps([work, list(tasks)]))
+            # What was sent has a copy of the storage, so it is only looked at.
+            assert sent[1] == list(tasks) and sent[0].sort_by == ("v",)
+            return super().run(work, tasks, stage)
+
+    execute_clustering(opened(table), Sends(threads=1), schedule(table, sort_by=("v",)))
+    assert stored(table) == before

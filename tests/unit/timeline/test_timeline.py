@@ -196,3 +196,17 @@ def test_any_history_reads_back_whatever_the_order_of_its_files(
     assert list(timeline.instants) == expected
     assert set(timeline.completed()) | set(timeline.pending()) == set(expected)
     assert not set(timeline.completed()) & set(timeline.pending())
+
+
+def test_a_timeline_as_it_stood_knows_nothing_of_later() -> None:
+    done = Instant(requested(1), Action.COMMIT, State.COMPLETED, completed(4))
+    late = Instant(requested(2), Action.COMMIT, State.COMPLETED, completed(9))
+    open = Instant(requested(3), Action.COMPACTION, State.REQUESTED)
+    plan = Instant(requested(5), Action.CLUSTERING, State.INFLIGHT)
+    after = Instant(requested(6), Action.DELTACOMMIT, State.COMPLETED, completed(7))
+    timeline = Timeline((done, late, open, plan, after))
+    then = timeline.upto(requested(5))
+    assert [i.requested_at for i in then.instants] == [requested(n) for n in (1, 2, 3, 5)]
+    assert then.writes() == (done,)
+    assert then.find(late) == Instant(requested(2), Action.COMMIT, State.INFLIGHT)
+    assert timeline.upto(requested(20)) == timeline

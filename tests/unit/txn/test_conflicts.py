@@ -99,6 +99,17 @@ def test_the_matrix(
     assert judge(Mine(MINE[mine], mode, is_computed=computed), [other]) == Proceed()
 
 
+@pytest.mark.parametrize("deed", THEIRS)
+@pytest.mark.parametrize("mode", ConcurrencyMode)
+def test_later_logs_lie_on_base_files_that_were_planned_but_not_on_groups_that_end(
+    mode: ConcurrencyMode, deed: str
+) -> None:
+    rewrites = judge(Mine(MINE["rewrites"], mode, is_planned=True), [THEIRS[deed]])
+    assert rewrites == (Proceed() if deed == "appended" else Refuse(_done(1, 2), ("p/fg",)))
+    ends = judge(Mine(MINE["ends"], mode, is_planned=True), [THEIRS[deed]])
+    assert ends == Refuse(_done(1, 2), ("p/fg",))
+
+
 @pytest.mark.parametrize("mine", MINE)
 @pytest.mark.parametrize("mode", ConcurrencyMode)
 def test_what_came_before_my_write_counts_only_for_rows_computed_earlier(

@@ -1,0 +1,195 @@
+"""A dry run: what a service would do now, and what stands in its way.
+
+The service itself is asked, with a lock that notes the plan instead of publishing it: nothing is
+written, and what is explained is byte for byte what would be carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lentic.config.groups import OnMetadataTable
+from lentic.coordination.lock import Intent
+from lentic.format import layout
+from lentic.format.clean import decode_clean_plan
+from lentic.format.clustering_plan import decode_clustering_plan
+from lentic.format.names import Action, State, parse_instant_file, requested_at_of
+from lentic.format.plans import decode_compaction_plan
+from lentic.format.times import RequestedAt
+from lentic.services.catalog import find_service
+from lentic.services.protected import compaction_inputs
+from lentic.storage.base import Storage
+from lentic.timeline.instant import WRITES, Instant
+from lentic.timeline.reader import load_commit_metadata, load_timeline
+from lentic.timeline.timeline import Timeline
+from lentic.txn.transaction import OpenTable
+from lentic.write import markers
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One kind of thing that would be done. `rows` is None where only reading would tell."""
+
+    what: str
+    files: int
+    bytes: int = 0
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a service would do; no step means that there is nothing to do."""
+
+    service: str
+    steps: tuple[Step, ...] = ()
+    conflicts: tuple[str, ...] = ()
+    pending: RequestedAt | None = None
+    """The plan that is explained, if it is on the timeline already."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "service": self.service,
+            "pending": self.pending,
+            "steps": [{name: getattr(s, name) for name in Step.__slots__} for s in self.steps],
+            "conflicts": list(self.conflicts),
+        }
+
+    def __str__(self) -> str:
+        if not self.steps:
+            return f"{self.service}: there is nothing to do"
+        lines = [f"{self.service}" + (f", planned at {self.pending}" if self.pending else "")]
+        for step in self.steps:
+            rows = "" if step.rows is None else f", {step.rows} rows"
+            lines.append(f"  {step.what}: {step.files} file(s), {step.bytes} bytes{rows}")
+        return "\n".join([*lines, *(f"  conflict: {line}" for line in self.conflicts)])
+
+
+def explain_service(table: OpenTable, name: str, given: Mapping[str, Any]) -> Explanation:
+    """What `schedule(name)` would publish now, described."""
+    service = find_service(name, given)
+    drafted = _draft(table, lambda dry: service.schedule(dry, **given))
+    if drafted is None:
+        return Explanation(name)
+    if isinstance(drafted, Intent):
+        return _describe(table, name, service.action, drafted.path, drafted.content, None)
+    plan = Instant(drafted, service.action, State.REQUESTED)
+    path = layout.timeline_file(plan.file_name)
+    return _describe(table, name, service.action, path, table.storage.read(path), drafted)
+
+
+# --- a lock that only takes notes ---------------------------------------------------------------
+
+
+class _Noted(Exception):
+    """The service has decided what to publish."""
+
+    def __init__(self, intent: Intent) -> None:
+        super().__init__(intent.path)
+        self.intent = intent
+
+
+class _DryHeld:
+    """Held by nobody; good for reading the timeline and for one decision that is not made."""
+
+    epoch = 0
+    last_time = ""
+
+    def save_last_time(self, time: str) -> None:
+        """No time is issued."""
+
+    def ensure_held(self) -> None:
+        """Nothing is changed that would need it."""
+
+    def publish(self, intent: Intent) -> bool:
+        raise _Noted(intent)
+
+    def settle(self) -> None:
+        """Nothing was decided."""
+
+
+class _DryLock:
+    @contextmanager
+    def hold(self) -> Iterator[_DryHeld]:
+        yield _DryHeld()
+
+
+def _draft(
+    table: OpenTable, schedule: Callable[[OpenTable], RequestedAt | None]
+) -> Intent | RequestedAt | None:
+    """What `schedule` would publish, the plan that it found instead, or None."""
+    # Whoever plans first may drop a metadata table from the properties; a dry run must not.
+    options = replace(table.write_options, on_metadata_table=OnMetadataTable.REFUSE)
+    try:
+        return schedule(replace(table, lock=_DryLock(), write_options=options))
+    except _Noted as noted:
+        return noted.intent
+
+
+# --- plans in words -----------------------------------------------------------------------------
+
+
+def _describe(
+    table: OpenTable,
+    name: str,
+    action: Action,
+    path: str,
+    content: bytes,
+    pending: RequestedAt | None,
+) -> Explanation:
+    storage, timeline = table.storage, load_timeline(table.storage)
+    own = parse_instant_file(path.rpartition("/")[2])
+    if action is Action.CLEAN:
+        doomed = decode_clean_plan(content, root=storage.root, where=path).files
+        steps: tuple[Step, ...] = (_measure(storage, timeline, "delete", doomed),)
+        return Explanation(name, steps, (), pending)
+    if action is Action.CLUSTERING:
+        clustering = decode_clustering_plan(content, storage.root, path)
+        slices = (part for group in clustering.groups for part in group.slices)
+        inputs = frozenset(path for part in slices for path in part.paths)
+        outputs = sum(group.outputs for group in clustering.groups)
+    else:
+        compaction = decode_compaction_plan(content, path)
+        inputs, outputs = compaction_inputs(compaction), len(compaction.operations)
+    read = _measure(storage, timeline, "read", inputs)
+    conflicts = _writers(storage, timeline, inputs, own.requested_at if own else None)
+    return Explanation(name, (read, replace(read, what="write", files=outputs)), conflicts, pending)
+
+
+def _measure(storage: Storage, timeline: Timeline, what: str, paths: Iterable[str]) -> Step:
+    wanted = frozenset(paths)
+    folders = {path.rpartition("/")[0] for path in wanted}
+    listed = (file for folder in folders for file in storage.list_files(folder))
+    size = sum(file.size for file in listed if file.path in wanted)
+    return Step(what, len(wanted), size, _rows(storage, timeline, wanted))
+
+
+def _rows(storage: Storage, timeline: Timeline, wanted: frozenset[str]) -> int | None:
+    """Rows in the files, by the commits that made them; None if one of those is archived."""
+    makers = {requested_at_of(path.rpartition("/")[2]) for path in wanted}
+    writes = [instant for instant in timeline.writes() if instant.requested_at in makers]
+    if len(writes) < len(makers):
+        return None
+    stats = (stat for write in writes for stat in load_commit_metadata(storage, write).stats)
+    return sum(stat.writes for stat in stats if stat.path in wanted)
+
+
+def _writers(
+    storage: Storage, timeline: Timeline, inputs: frozenset[str], own: RequestedAt | None
+) -> tuple[str, ...]:
+    """Writes under way that have announced files of the same groups."""
+    groups = {_group_of(path) for path in inputs}
+    found = []
+    for write in timeline.pending(*WRITES):
+        announced = markers.list_announced(storage, write.requested_at)
+        both = groups & {_group_of(path) for path in announced}
+        if both and write.requested_at != own:
+            found.append(f"{write} is writing to {len(both)} of these file groups")
+    return tuple(found)
+
+
+def _group_of(path: str) -> tuple[str, str]:
+    partition, _, name = path.rpartition("/")
+    return partition, name.removeprefix(".").partition("_")[0]
