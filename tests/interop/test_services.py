@@ -18,6 +18,7 @@ import pytest
 
 import lentic
 from lentic.format.names import Action
+from lentic.timeline.instant import WRITES
 from tests.interop.operations import Shape, batch
 from tests.interop.readers import ApacheHudi
 from tests.interop.services import HUDI, LENTIC, ServiceStory
@@ -177,7 +178,8 @@ def test_both_engines_archive_in_turns_and_read_the_same_history(
         if planned := story.try_schedule("clean", HUDI):
             story.execute("clean", planned, HUDI)
         story.archive(keeper)
-        archived = {str(instant.requested_at) for instant in story.open().history()}
+        past = [instant for instant in story.open().history() if instant.action in WRITES]
+        archived = {str(instant.requested_at) for instant in past}
         assert turn < 2 or archived
         assert story.hudi_history() == archived
         story.look(f"{keeper} archived")
@@ -220,8 +222,10 @@ def test_what_one_engine_saved_survives_cleaning_and_the_other_restores_it(
     if shape.is_mor:
         story.serve("compaction", saver, restorer)
     story.release(at)
-    story.serve("clean", saver, restorer)
     story.upsert(rows(0, 60, 10))
+    story.upsert(rows(0, 60, 11))
+    story.serve("clean", saver, restorer)
+    story.upsert(rows(0, 60, 12))
     story.look("release")
 
 
