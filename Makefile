@@ -75,6 +75,10 @@ sim: setup ## Simulated crashes, failures and schedules, at length: SEED=0 SEEDS
 crowd: setup ## Many writers, compactors and a cleaner, simulated with faults: SEED=0 SEEDS=2000
 	LENTIC_CROWD_SEED=$(SEED) LENTIC_CROWD_SEEDS=$(SEEDS) $(BIN)/python -m pytest -s tests/simulation/test_many_writers.py $(ARGS)
 
+.PHONY: scenarios
+scenarios: setup ## The scenarios of RFC-79, 2000 schedules with faults each: SEED=0 SEEDS=2000
+	LENTIC_SCENARIO_SEED=$(SEED) LENTIC_SCENARIO_SEEDS=$(SEEDS) $(BIN)/python -m pytest tests/rfc/test_rfc79_scenarios.py $(ARGS)
+
 .PHONY: interop
 interop: setup ## Apache Hudi and hudi-rs read our tables, and we read theirs
 	LENTIC_INTEROP=require LENTIC_SERVICE_HISTORIES=$(SERVICE_HISTORIES) \

@@ -48,19 +48,22 @@ class Play:
     scene: Stage
     chance: random.Random
     faults: dict[str, str] = field(default_factory=dict)
+    skews_ms: dict[str, int] = field(default_factory=dict)
     ends: dict[str, Outcome] = field(default_factory=dict)
 
     def __str__(self) -> str:
         ends = [f"{name}: {end}" for name, end in self.ends.items()]
-        return "\n".join([f"seed {self.seed}, {self.faults}", *ends, *self.scene.sim.trace])
+        head = f"seed {self.seed}, {self.faults}, {self.skews_ms}"
+        return "\n".join([head, *ends, *self.scene.sim.trace])
 
     @property
     def is_calm(self) -> bool:
         return not self.faults
 
     def table(self, name: str) -> OpenTable:
-        skew_ms = self.chance.choice(SKEWS_MS)
-        return self.scene.table(name, self.scene.sim.storage(), skew_ms=skew_ms)
+        self.skews_ms[name] = self.chance.choice(SKEWS_MS)
+        storage = self.scene.sim.storage()
+        return self.scene.table(name, storage, skew_ms=self.skews_ms[name])
 
     def harm(self, *names: str, calls: int = 60) -> None:
         """Perhaps something happens to some of them, at one of their storage calls."""

@@ -15,6 +15,7 @@ from lentic.errors import LenticError
 from lentic.format import layout
 from lentic.format.names import Action
 from lentic.format.plans import RollbackPlan, encode_rollback_plan
+from lentic.services.clustering import execute_clustering, schedule_clustering
 from lentic.services.compaction import execute_compaction, schedule_compaction
 from lentic.services.log_compaction import execute_log_compaction, schedule_log_compaction
 from lentic.services.outcome import Outcome
@@ -26,7 +27,7 @@ from lentic.testing.crash_sweep import Scene, set_scene
 from lentic.testing.sim_world import SimLock
 from lentic.testing.simulation import Simulation
 from lentic.testing.tables import create_on, open_on
-from lentic.timeline.instant import Instant
+from lentic.timeline.instant import PLANS, Instant
 from lentic.timeline.reader import load_commit_metadata, load_timeline
 from lentic.txn.transaction import OpenTable, transaction
 from tests.simulation.crowd import BASE, HEARTBEAT, LEASE_MS, SCHEMA, batch
@@ -44,21 +45,30 @@ OLD_S = DELAY_MIN * 60 + 1
 UPSERTS = 4
 ROWS = {f"{BASE}-{n}": BASE for n in range(UPSERTS)} | {"shared": f"{BASE}-{UPSERTS - 1}"}
 
-COMPACTION, STAYING, REMOVABLE = "compaction", "log compaction", "removable log compaction"
-"""Kinds of plans: two that stay until they are completed, and one that does not."""
+COMPACTION, STAYING, CLUSTERING = "compaction", "log compaction", "clustering"
+REMOVABLE, REMOVABLE_CLUSTERING = "removable log compaction", "removable clustering"
+"""Kinds of plans: three that stay until they are completed, and two that do not."""
 
 
 def schedule(table: OpenTable, kind: str) -> None:
     if kind == COMPACTION:
         assert schedule_compaction(table)
+    elif kind in (CLUSTERING, REMOVABLE_CLUSTERING):
+        assert schedule_clustering(table, sort_by=("ts",), removable=kind == REMOVABLE_CLUSTERING)
     else:
         assert schedule_log_compaction(table, removable=kind == REMOVABLE)
 
 
 def execute(table: OpenTable, plan: Instant) -> Outcome:
     """Execute the plan as whoever has `table` open."""
-    run = execute_compaction if plan.action is Action.COMPACTION else execute_log_compaction
-    return run(table, LocalEngine(threads=1), plan.requested_at)
+    return _EXECUTE[plan.action](table, LocalEngine(threads=1), plan.requested_at)
+
+
+_EXECUTE = {
+    Action.COMPACTION: execute_compaction,
+    Action.LOGCOMPACTION: execute_log_compaction,
+    Action.CLUSTERING: execute_clustering,
+}
 
 
 @cache
@@ -154,7 +164,7 @@ class Stage:
 def stage(scene: Scene, seed: int = 0, *, has_lease: bool = False) -> Stage:
     """Play a scene that has one pending plan."""
     sim, lock = scene.stage(seed)
-    (plan,) = load_timeline(sim.memory).pending(Action.COMPACTION, Action.LOGCOMPACTION)
+    (plan,) = load_timeline(sim.memory).pending(*PLANS)
     return Stage(sim, lock, plan, has_lease)
 
 

@@ -23,7 +23,14 @@ from tests.rfc.guard_plays import (
     judge,
     requested,
 )
-from tests.rfc.guard_scenes import COMPACTION, OLD_S, REMOVABLE, STAYING
+from tests.rfc.guard_scenes import (
+    CLUSTERING,
+    COMPACTION,
+    OLD_S,
+    REMOVABLE,
+    REMOVABLE_CLUSTERING,
+    STAYING,
+)
 
 FIRST_SEED = int(os.environ.get("LENTIC_SCENARIO_SEED", "0"))
 SEEDS = int(os.environ.get("LENTIC_SCENARIO_SEEDS", "25"))
@@ -34,7 +41,11 @@ def seeds() -> Iterator[int]:
 
 
 def staying(seed: int) -> str:
-    return (COMPACTION, STAYING)[seed % 2]
+    return (COMPACTION, STAYING, CLUSTERING)[seed % 3]
+
+
+def removable(seed: int) -> str:
+    return (REMOVABLE, REMOVABLE_CLUSTERING)[seed % 2]
 
 
 def targeted(play: Play) -> bool:
@@ -122,7 +133,7 @@ def test_a_plan_that_stays_scenario_c_an_execution_that_died_is_undone_by_whoeve
 def test_a_removable_plan_scenario_a_many_execute_a_new_plan_and_one_at_most_completes_it() -> None:
     """Table 2, A. As for a plan that stays, only that an execution which fails is the last one."""
     for seed in seeds():
-        play = begin(REMOVABLE, seed, "2A", requested)
+        play = begin(removable(seed), seed, "2A", requested)
         play.harm("x", "y", "z")
         for name in ("x", "y", "z"):
             play.executes(name)
@@ -138,8 +149,8 @@ def test_a_removable_plan_scenario_b_who_comes_later_never_executes_what_was_beg
     one: if that one completes the plan the other may hear so, else both have failed."""
     ends: Counter[str] = Counter()
     for seed in seeds():
-        play = play_b(REMOVABLE, seed, "2B")
-        has_begun = play.when("x", "put_if_absent", ".logcompaction.inflight") is not None
+        play = play_b(removable(seed), seed, "2B")
+        has_begun = play.when("x", "put_if_absent", ".inflight") is not None
         if has_begun or play.scene.has_lease:
             assert not (play.has_committed("y") and _began_first(play)), play
         if not play.is_done():
@@ -152,7 +163,7 @@ def test_a_removable_plan_scenario_b_who_comes_later_never_executes_what_was_beg
 def _began_first(play: Play) -> bool:
     """Whether the plan was inflight, by x, before y took its guard."""
     mine = play.when("y", "put_if_absent", "/.guard/")
-    theirs = play.when("x", "put_if_absent", ".logcompaction.inflight")
+    theirs = play.when("x", "put_if_absent", ".inflight")
     return theirs is not None and (mine is None or theirs < mine)
 
 
@@ -161,7 +172,7 @@ def test_a_removable_plan_scenario_c_what_was_begun_and_left_is_executed_by_nobo
     it back."""
     told: Counter[str] = Counter()
     for seed in seeds():
-        play = begin(REMOVABLE, seed, "2C", inflight)
+        play = begin(removable(seed), seed, "2C", inflight)
         play.harm("x", "y", calls=12)
         for name in ("x", "y"):
             play.executes(name)
@@ -186,7 +197,7 @@ def test_a_removable_plan_scenario_d_clean_leaves_alone_what_is_executed_or_youn
     it is never completed."""
     ends: Counter[str] = Counter()
     for seed in seeds():
-        play = begin(REMOVABLE, seed, "2D", requested)
+        play = begin(removable(seed), seed, "2D", requested)
         play.harm("x", "y")
         if is_old:
             play.scene.sleep(OLD_S)
@@ -216,7 +227,7 @@ def test_a_removable_plan_scenario_e_after_a_clean_only_what_it_left_alone_is_ex
     An old one is rolled back, and whoever comes to execute it fails, unless the clean failed
     before it had planned so."""
     for seed in seeds():
-        play = begin(REMOVABLE, seed, "2E", requested)
+        play = begin(removable(seed), seed, "2E", requested)
         play.harm("x", "y")
         if is_old:
             play.scene.sleep(OLD_S)
@@ -230,5 +241,7 @@ def test_a_removable_plan_scenario_e_after_a_clean_only_what_it_left_alone_is_ex
         elif targeted(play):
             assert play.has_failed("y") and not play.is_done(), play
         else:
-            assert "x" in play.faults, f"x had no reason to leave it\n{play}"
+            # To a cleaner whose clock is behind the plan looks younger than it is.
+            is_behind = play.skews_ms["x"] < 0
+            assert is_behind or "x" in play.faults, f"x had no reason to leave it\n{play}"
         ensure_it_ends(play, is_removable=True)

@@ -34,6 +34,8 @@ SchemaName = Literal[
     "HoodieDeleteRecordList",
     "HoodieReplaceCommitMetadata",
     "HoodieRequestedReplaceMetadata",
+    "HoodieRestoreMetadata",
+    "HoodieRestorePlan",
     "HoodieRollbackMetadata",
     "HoodieRollbackPlan",
     "HoodieSavepointMetadata",

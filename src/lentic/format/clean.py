@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from lentic.errors import Corrupt, UnsupportedFormat
 from lentic.format.avro import Fields, SchemaName, decode_container, encode_container
 from lentic.format.layout import data_file, is_data_path
-from lentic.format.locations import absolute_location, data_path_of
+from lentic.format.locations import absolute_path, relative_path
 from lentic.format.names import Action, requested_at_of
 from lentic.format.times import RequestedAt
 
@@ -44,7 +44,7 @@ def encode_clean_plan(plan: CleanPlan, root: str) -> bytes:
     """Content of `<requested_at>.clean.requested`, for the table at `root`."""
     by_partition: dict[str, list[dict[str, object]]] = {}
     for path in plan.files:
-        info = {"filePath": absolute_location(root, path), "isBootstrapBaseFile": False}
+        info = {"filePath": absolute_path(path, root), "isBootstrapBaseFile": False}
         by_partition.setdefault(path.rpartition("/")[0], []).append(info)
     retained = None
     if plan.retained:
@@ -100,7 +100,7 @@ def _planned_file(info: Fields, root: str, where: str) -> str:
             next_step="finish this clean with Apache Hudi",
         )
     location = info.text("filePath")
-    path = data_path_of(root, location)
+    path = relative_path(location, root)
     if path is None or requested_at_of(path.rpartition("/")[2]) is None:
         raise Corrupt(
             f"The clean names {location!r}, which is no data file of the table at {root!r}.",

@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lentic.config.clustering import CLUSTER_SORT, CLUSTER_TARGET_BYTES, Curve
+from lentic.config.services import REMOVABLE
 from lentic.errors import Corrupt, UnsupportedFormat
 from lentic.format.avro import Fields, SchemaName, decode_container, encode_container
 from lentic.format.locations import absolute_location, data_path_of
 from lentic.format.names import parse_base_file, parse_log_file
 
-REMOVABLE_KEY = "lentic.plan.removable"
+REMOVABLE_KEY = REMOVABLE.key
 """Where the extra map says that the plan goes when its execution fails."""
 CURVE_KEY = "lentic.clustering.curve"
 """Where the extra map says along which curve rows lie; Hudi has that from its own options."""

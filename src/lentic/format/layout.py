@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from lentic.format.lsm import parse_manifest_name
 from lentic.format.properties import encode_properties
 from lentic.format.times import RequestedAt
 
@@ -26,6 +27,7 @@ PROPERTIES = ".hoodie/hoodie.properties"
 PROPERTIES_BACKUP = ".hoodie/hoodie.properties.backup"
 TIMELINE = ".hoodie/timeline"
 HISTORY = ".hoodie/timeline/history"
+HISTORY_VERSION = ".hoodie/timeline/history/_version_"
 TEMP = ".hoodie/.temp"
 COMPLETIONS = ".hoodie/.completion"
 HEARTBEATS = ".hoodie/.heartbeat"
@@ -49,12 +51,19 @@ def timeline_file(name: str) -> str:
 
 def is_decidable_path(path: str) -> bool:
     """Whether `path` is one that the table lock decides about: a file directly in the active
-    timeline, or a plan's guard."""
+    timeline, a manifest of the archived one, or a plan's guard."""
     directory, _, name = path.rpartition("/")
     if name in ("", ".", ".."):
         return False
     plans, _, plan = directory.rpartition("/")
+    if directory == HISTORY:
+        return parse_manifest_name(name) is not None
     return directory == TIMELINE or (plans == GUARDS and plan.isdigit() and name.isdigit())
+
+
+def history_file(name: str) -> str:
+    """Path of a file of the archived timeline."""
+    return f"{HISTORY}/{name}"
 
 
 def staged_intent(name: str) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from lentic.errors import Corrupt, UnsupportedFormat
 from lentic.format.avro import Fields, SchemaName, decode_container, encode_container
 from lentic.format.layout import data_file, is_data_path
-from lentic.format.locations import absolute_location, data_path_of
+from lentic.format.locations import absolute_path, relative_path
 from lentic.format.names import Action, requested_at_of
 from lentic.format.times import RequestedAt
 
@@ -163,7 +163,7 @@ def decode_rollback_plan(data: bytes, root: str, where: str) -> RollbackPlan:
                 next_step="finish this rollback with Apache Hudi",
             )
         files += _relative(request.texts("filesToBeDeleted"), root, where)
-    target, action = _parse_target(record.record("instantToRollback"))
+    target, action = parse_undone(record.record("instantToRollback"))
     for path in files:
         if requested_at_of(path.rpartition("/")[2]) != target:
             raise Corrupt(
@@ -177,8 +177,13 @@ def decode_rollback_plan(data: bytes, root: str, where: str) -> RollbackPlan:
 
 def decode_rollback_target(data: bytes, where: str) -> RequestedAt:
     """The instant that the plan undoes; readable wherever the table has been moved to since."""
+    return decode_rollback_undone(data, where)[0]
+
+
+def decode_rollback_undone(data: bytes, where: str) -> tuple[RequestedAt, Action]:
+    """The same with the action it had when the plan was made."""
     plan = _decode_plan(data, where, "HoodieRollbackPlan")
-    return _parse_target(plan.record("instantToRollback"))[0]
+    return parse_undone(plan.record("instantToRollback"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +200,11 @@ class RollbackMetadata:
 
 def encode_rollback_metadata(metadata: RollbackMetadata, root: str) -> bytes:
     """Content of `<requested_at>_<completed_at>.rollback`, for the table at `root`."""
+    return encode_container("HoodieRollbackMetadata", rollback_record(metadata, root))
+
+
+def rollback_record(metadata: RollbackMetadata, root: str) -> dict[str, object]:
+    """The same as a record, which a restore holds many of."""
     deleted = _absolute_by_partition(metadata.deleted, root)
     failed = _absolute_by_partition(metadata.failed, root)
     partitions = {
@@ -207,7 +217,7 @@ def encode_rollback_metadata(metadata: RollbackMetadata, root: str) -> bytes:
         }
         for partition in (*deleted, *failed)
     }
-    record = {
+    return {
         "startRollbackTime": metadata.requested_at,
         "timeTakenInMillis": metadata.took_ms,
         "totalFilesDeleted": len(metadata.deleted),
@@ -216,12 +226,16 @@ def encode_rollback_metadata(metadata: RollbackMetadata, root: str) -> bytes:
         "version": _ROLLBACK_VERSION,
         "instantsRollback": [{"commitTime": metadata.target, "action": str(metadata.action)}],
     }
-    return encode_container("HoodieRollbackMetadata", record)
 
 
 def decode_rollback_metadata(data: bytes, root: str, where: str) -> RollbackMetadata:
     """The record in `<requested_at>_<completed_at>.rollback`, for the table at `root`."""
-    record = _decode_plan(data, where, "HoodieRollbackMetadata")
+    return parse_rollback_record(_decode_plan(data, where, "HoodieRollbackMetadata"), root)
+
+
+def parse_rollback_record(record: Fields, root: str) -> RollbackMetadata:
+    """What `rollback_record` made."""
+    where = record.where
     deleted: list[str] = []
     failed: list[str] = []
     partitions = record.record("partitionMetadata")
@@ -232,7 +246,7 @@ def decode_rollback_metadata(data: bytes, root: str, where: str) -> RollbackMeta
     targets = record.records("instantsRollback")
     if len(targets) != 1:
         raise Corrupt(f"A rollback of {len(targets)} instants, not one.", where=where)
-    target, action = _parse_target(targets[0])
+    target, action = parse_undone(targets[0])
     return RollbackMetadata(
         requested_at=record.requested_at("startRollbackTime"),
         target=target,
@@ -243,7 +257,8 @@ def decode_rollback_metadata(data: bytes, root: str, where: str) -> RollbackMeta
     )
 
 
-def _parse_target(found: Fields) -> tuple[RequestedAt, Action]:
+def parse_undone(found: Fields) -> tuple[RequestedAt, Action]:
+    """An instant to undo, and its action at that time."""
     text = found.text("action")
     try:
         action = Action(text)
@@ -255,15 +270,15 @@ def _parse_target(found: Fields) -> tuple[RequestedAt, Action]:
 def _absolute_by_partition(files: Iterable[str], root: str) -> dict[str, list[str]]:
     by_partition: dict[str, list[str]] = {}
     for path in files:
-        absolute = absolute_location(root, path)
-        by_partition.setdefault(path.rpartition("/")[0], []).append(absolute)
+        assert is_data_path(path), path
+        by_partition.setdefault(path.rpartition("/")[0], []).append(absolute_path(path, root))
     return by_partition
 
 
 def _relative(paths: Iterable[str], root: str, where: str) -> list[str]:
     relative = []
     for path in paths:
-        inside = data_path_of(root, path)
+        inside = relative_path(path, root)
         if inside is None:
             raise Corrupt(
                 f"The rollback names {path!r}, which is no data file of the table at {root!r}.",

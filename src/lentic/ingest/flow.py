@@ -16,6 +16,7 @@ from lentic.errors import (
     ConfigError,
     Conflict,
     InstantCancelled,
+    MissingFile,
     OutcomeUnknown,
     Refused,
     WriteConflict,
@@ -30,7 +31,7 @@ from lentic.txn.transaction import OpenTable
 from lentic.view.schema import load_table_schema
 from lentic.write.alive import staying_alive
 from lentic.write.column_groups import plan_partial
-from lentic.write.commit import Begun, Commit, begin_write
+from lentic.write.commit import Begun, Commit, begin_write, ensure_none_undone
 from lentic.write.evolve import evolve, is_changed
 from lentic.write.fit import ensure_fits
 from lentic.write.operations import (
@@ -76,6 +77,8 @@ def write(
             if roll_back(table, begun.instant):
                 if heart is not None and not isinstance(error, Conflict):
                     heart.ensure_alive()  # else it failed because it was stopped
+                if isinstance(error, MissingFile):
+                    ensure_none_undone(table, begun, load_timeline(table.storage))
                 raise
             # Whatever failed, it failed because the files of this write were taken away.
             raise InstantCancelled(

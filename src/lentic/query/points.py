@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 
 from lentic.errors import ConfigError
+from lentic.format.names import Action
 from lentic.format.times import CompletedAt, Zone, format_time
 from lentic.timeline.instant import Instant
 
@@ -41,9 +42,9 @@ def parse_bound(moment: str) -> CompletedAt:
 
 
 def _of_digits(digits: str, instants: Iterable[Instant]) -> CompletedAt:
-    named = [i.completed_at for i in instants if i.requested_at == digits and i.completed_at]
-    if named:
-        return max(named)
+    named = [i for i in instants if i.requested_at == digits and i.action is not Action.SAVEPOINT]
+    if times := [i.completed_at for i in named if i.completed_at]:
+        return max(times)
     if len(digits) not in (14, 17):
         raise _unreadable(digits)
     return CompletedAt(digits if len(digits) == 17 else digits + "999")

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from lentic.errors import ConfigError, RangeUnavailable, SchemaMismatch, UnsupportedFormat
 from lentic.format.keys import is_composite
+from lentic.format.names import Action
 from lentic.format.record_fields import META_FIELDS, with_meta_schema
 from lentic.format.table_config import KeyGenerator, TableConfig
 from lentic.format.times import CompletedAt
@@ -138,5 +139,6 @@ def _earliest_readable(source: Source, history: History) -> CompletedAt | None:
     """When the oldest instant completed that the latest clean kept readable."""
     kept = load_earliest_retained(source.table.storage, source.timeline)
     instants = (*history.instants, *source.timeline.instants)
-    times = [i.completed_at for i in instants if i.requested_at == kept and i.completed_at]
+    named = (i for i in instants if i.requested_at == kept and i.action is not Action.SAVEPOINT)
+    times = [i.completed_at for i in named if i.completed_at]
     return max(times, default=None)

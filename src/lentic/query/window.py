@@ -11,7 +11,7 @@ from lentic.format.commit_metadata import REARRANGING, CommitMetadata
 from lentic.format.times import CompletedAt, RequestedAt
 from lentic.query.points import parse_bound
 from lentic.query.source import Source
-from lentic.timeline.history import History, load_history
+from lentic.timeline.history import History, last_archived_completion, load_history
 from lentic.timeline.instant import WRITES, Instant
 from lentic.timeline.reader import decode_write, load_commit_metadata
 from lentic.view.files import FileGroupId
@@ -64,7 +64,7 @@ class Window:
 
 
 def load_window(source: Source, after: str, upto: str | None) -> Window:
-    """The window, reaching into archived history only if it begins before the active timeline."""
+    """The window, reaching into archived history only if something there completed in it."""
     first, last = parse_bound(after), _last(source, upto)
     if first > last:
         raise ConfigError(
@@ -74,8 +74,7 @@ def load_window(source: Source, after: str, upto: str | None) -> Window:
         )
     storage = source.table.storage
     active = source.timeline.writes()
-    oldest = min((i.completed_at for i in active if i.completed_at), default=last)
-    history = load_history(storage) if first < oldest else History()
+    history = load_history(storage) if first < last_archived_completion(storage) else History()
     writes: dict[Instant, CommitMetadata] = {}
     for instant, content in history.contents.items():
         if instant.action in WRITES and _is_within(instant, first, last):

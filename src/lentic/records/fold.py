@@ -25,6 +25,13 @@ class Folded:
     rows: pa.Table
     deletes: Deletes
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether a log can hold it: not where another engine ordered a delete by some of the
+        ordering fields only."""
+        values = self.deletes.ordering or ()
+        return all(one.is_valid().equals(values[0].is_valid()) for one in values)
+
 
 def fold_changes(changes: Sequence[Change], schema: pa.Schema, ordering: tuple[str, ...]) -> Folded:
     """The changes that stand for `changes`, which are in merge order and whole."""

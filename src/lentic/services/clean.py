@@ -31,7 +31,7 @@ from lentic.services.outcome import AlreadyCommitted, Committed, Outcome
 from lentic.services.protected import list_half_saved, load_protected
 from lentic.storage.base import FileInfo, Storage
 from lentic.timeline.instant import WRITES, Instant
-from lentic.timeline.reader import load_clean_plan, load_timeline
+from lentic.timeline.reader import load_clean_plan, load_timeline, load_to_hide
 from lentic.timeline.timeline import Timeline
 from lentic.txn.transaction import OpenTable, Transaction, transaction
 from lentic.view.listing import load_table_files
@@ -79,8 +79,8 @@ def schedule_clean(table: OpenTable) -> RequestedAt | None:
 def plan_table_clean(table: OpenTable, txn: Transaction, at: RequestedAt) -> CleanPlan | None:
     """What a clean at `at` would delete; it publishes nothing."""
     options, zone, timeline = table.services.clean, table.config.zone, txn.timeline
-    if timeline.pending(Action.RESTORE):
-        return None  # it decides which writes there are
+    if timeline.pending(Action.RESTORE) or load_to_hide(table.storage, timeline):
+        return None  # it is being decided which writes there are
     if not options.keeps_versions and find_retained(timeline, options, at, zone) is None:
         return None  # without listing the table
     files = load_table_files(table.storage, timeline)

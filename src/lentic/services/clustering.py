@@ -24,7 +24,7 @@ from lentic.errors import ConfigError, WriteConflict
 from lentic.format.clustering_plan import ClusteringPlan, encode_clustering_plan
 from lentic.format.commit_metadata import CLUSTER, SCHEMA_KEY
 from lentic.format.names import Action, State, requested_at_of
-from lentic.format.record_fields import with_meta_schema
+from lentic.format.record_fields import FILE_NAME, with_meta_schema
 from lentic.format.times import RequestedAt
 from lentic.progress import Stage
 from lentic.records.layout_curve import COLUMNS_MAX
@@ -61,10 +61,10 @@ from lentic.write.operations import (
 def schedule_clustering(
     table: OpenTable,
     *,
-    sort_by: Sequence[str] = (),
+    sort_by: str | Sequence[str] = (),
     curve: Curve | str | None = None,
     removable: bool | None = None,
-    partitions: Sequence[str] | None = None,
+    partitions: str | Sequence[str] | None = None,
 ) -> RequestedAt | None:
     """Publish a plan and return its time; None if there is nothing to cluster.
 
@@ -74,7 +74,7 @@ def schedule_clustering(
     """
     ensure_supported(table.config)
     options = table.services.clustering
-    columns = tuple(dict.fromkeys(sort_by or options.sort_by))
+    columns = _names(sort_by) or options.sort_by
     chosen = _parse_curve(curve, columns) or options.curve
     _ensure_curve_fits(chosen, columns)
     with transaction(table) as txn:
@@ -84,7 +84,7 @@ def schedule_clustering(
             sort_by=columns,
             curve=chosen,
             removable=table.services.removable if removable is None else removable,
-            partitions=None if partitions is None else tuple(partitions),
+            partitions=None if partitions is None else _names(partitions),
             is_bucketed=table.config.buckets is not None,
             busy=planned_groups(table.storage, txn.timeline),
         )
@@ -93,6 +93,10 @@ def schedule_clustering(
             return _pending_plan(txn)
         content = encode_clustering_plan(plan, table.storage.root)
         return txn.request_at(asked.at, Action.CLUSTERING, content).requested_at
+
+
+def _names(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(dict.fromkeys(given))
 
 
 def _pending_plan(txn: Transaction) -> RequestedAt | None:
@@ -128,9 +132,10 @@ def _ensure_curve_fits(curve: Curve, columns: tuple[str, ...]) -> None:
 
 
 def _ensure_sortable(table: OpenTable, timeline: Timeline, columns: tuple[str, ...]) -> None:
+    """Rows can be sorted by all they have but the file they lie in, which is about to change."""
     if columns:
-        schema = load_table_schema(table.storage, timeline, table.config)
-        ensure_sortable(columns, with_meta_schema(schema))
+        schema = with_meta_schema(load_table_schema(table.storage, timeline, table.config))
+        ensure_sortable(columns, schema.remove(schema.get_field_index(FILE_NAME)))
 
 
 # --- execute ------------------------------------------------------------------------------------
@@ -184,7 +189,7 @@ def _work(table: OpenTable, begun: Begun, plan: ClusteringPlan, now: Timeline) -
     assert begun.guard is not None
     config, options = table.config, table.services.clustering
     schema = with_meta_schema(load_table_schema(table.storage, now, config))
-    ensure_sortable(plan.sort_by, schema)
+    _ensure_sortable(table, now, plan.sort_by)
     curve = plan.curve or options.curve
     _ensure_curve_fits(curve, plan.sort_by)
     return ClusteringWork(

@@ -28,6 +28,7 @@ from lentic.format import layout
 from lentic.format.names import Action, State
 from lentic.format.removable import REMOVABLE_ACTIONS
 from lentic.format.times import RequestedAt, parse_epoch_ms
+from lentic.services.restoring import finish_restores
 from lentic.services.rollback import execute_undo, load_undo, plan_undo, sweep_markers
 from lentic.timeline.instant import WRITES, Instant
 from lentic.timeline.reader import list_rollbacks_of, load_is_removable, load_timeline
@@ -77,6 +78,8 @@ def roll_back_expired(table: OpenTable, *, waits: bool = False) -> tuple[Instant
 
 def _roll_back(table: OpenTable, pick: PickFailed, *, waits: bool) -> tuple[Instant, ...]:
     timeline = sweep_markers(table)
+    if finish_restores(table, timeline):
+        timeline = load_timeline(table.storage)
     old = _list_old_plans(table, timeline)
     if waits:
         _await_news(table, old, pick)

@@ -235,6 +235,8 @@ class LogCompactionWork:
             return ()
         changes = decode_changes(blocks, schema, self.reader.ordering)
         folded = fold_changes(changes, schema, self.reader.ordering)
+        if not folded.is_writable:
+            return ()
         token = f"{attempt.task}-{self.run}-{attempt.number}"
         name = format_log_file(LogFileName(operation.file_id, self.requested_at, 1, token))
         path = layout.data_file(operation.partition, name)

@@ -47,6 +47,8 @@ def list_orphans(table: OpenTable) -> tuple[str, ...]:
         return ()
     marked = markers.list_marked(storage)
     timeline = load_timeline(storage)
+    if timeline.pending(Action.RESTORE):
+        return ()  # it deletes what it takes back itself
     makers = frozenset(at for file in old if (at := requested_at_of(file.name)))
     known = {instant.requested_at for instant in timeline.instants}
     history = load_history(storage) if makers - known else History()

@@ -31,11 +31,13 @@ from lentic.format.plans import (
 )
 from lentic.format.times import RequestedAt, parse_epoch_ms
 from lentic.storage.base import Storage
-from lentic.timeline.history import load_history
-from lentic.timeline.instant import PLANS, Instant
+from lentic.timeline.history import load_archived, load_archived_edge
+from lentic.timeline.instant import PLANS, WRITES, Instant
 from lentic.timeline.reader import (
+    decode_write,
     load_commit_metadata,
     load_is_removable,
+    load_restored,
     load_rollback_plan,
     load_rollback_target,
     load_timeline,
@@ -77,7 +79,7 @@ def withdraw(table: OpenTable, target: Instant) -> None:
         now = txn.timeline.find(target)
         if now is None or not now.is_pending:
             return
-        _finalize_empty(storage, at)
+        finalize_empty(storage, at)
         if not markers.list_announced(storage, at):
             txn.remove(now)
             completion.remove_completions(storage, at, keep_finalized=True)
@@ -98,15 +100,21 @@ def sweep_markers(table: OpenTable) -> Timeline:
     marked = markers.list_marked(storage) | shared
     timeline = load_timeline(storage)
     pending = {instant.requested_at for instant in timeline.pending()}
+    active = {instant.requested_at for instant in timeline.instants}
+    edge = load_archived_edge(storage) if (finalized | marked) - active else RequestedAt("")
     for at in finalized - pending:
-        if _is_old(table, at):
+        if _is_old(table, at) or (at not in active and at <= edge):
             completion.remove_completions(storage, at, keep_finalized=False)
     if not marked:
         return timeline
+    _sweep_archived(table, {at for at in marked - active if at <= edge})
     done = timeline.completions().keys()
-    undone = _list_undone(storage, timeline) & marked - pending - done
+    undone = _list_undone(storage, timeline)
+    undone |= {at for at, _ in load_restored(storage, timeline.completed(Action.RESTORE))}
+    undone &= marked - pending - done
     if undone:  # of a plan perhaps one execution alone; another may have completed it since
-        undone -= {i.requested_at for i in load_history(storage).instants if i.is_completed}
+        archived = load_archived(storage, undone).instants
+        undone -= {i.requested_at for i in archived if i.is_completed}
     ended = undone | done
     withdrawn = {at for at in marked - pending - ended if _is_finalized_empty(storage, at)}
     for instant in timeline.writes():
@@ -125,6 +133,20 @@ def sweep_markers(table: OpenTable) -> Timeline:
 def _list_undone(storage: Storage, timeline: Timeline) -> frozenset[RequestedAt]:
     rollbacks = timeline.completed(Action.ROLLBACK)
     return frozenset(filter(None, (load_rollback_target(storage, r) for r in rollbacks)))
+
+
+def _sweep_archived(table: OpenTable, marked: set[RequestedAt]) -> None:
+    """The same for instants that archiving has passed: what history does not know was undone."""
+    storage = table.storage
+    history = load_archived(storage, marked)
+    for at in marked:
+        named: frozenset[str] = frozenset()
+        for instant, content in history.contents.items():
+            if instant.requested_at == at and instant.action in WRITES:
+                named |= decode_write(content, instant, f"{layout.HISTORY} {instant}").paths()
+        _delete_announced(table, at, but=named)
+        markers.remove_markers(storage, at)
+        completion.remove_completions(storage, at, keep_finalized=False)
 
 
 def _delete_announced(table: OpenTable, at: RequestedAt, but: frozenset[str] = frozenset()) -> None:
@@ -165,7 +187,7 @@ def _find_rollback(txn: Transaction, target: Instant) -> Instant | None:
     return next((r for r in found if r.is_pending or not stays), None)
 
 
-def _finalize_empty(storage: Storage, at: RequestedAt) -> None:
+def finalize_empty(storage: Storage, at: RequestedAt) -> None:
     """Have attempts that still run find that nothing may be added, if the write's own run has not
     said so before."""
     storage.delete(layout.accepted_statuses(at))  # of a run that died before its finalize marker
@@ -178,6 +200,15 @@ def _is_finalized_empty(storage: Storage, at: RequestedAt) -> bool:
     return found is not None and found.run == _NO_RUN
 
 
+def _hidden_target(timeline: Timeline, plan: RollbackPlan) -> Instant | None:
+    """What a rollback of a completed write has left of it: it looks as if it had never completed.
+    The plan names it by the action it completed as, so that no plan which is kept is meant."""
+    if plan.action not in WRITES:
+        return None
+    pending = (i for i in timeline.pending() if i.identity == (plan.target, plan.action))
+    return next(pending, None)
+
+
 def execute_undo(table: OpenTable, undo: Undo, target: Instant | None) -> None:
     """Carry a published plan out, and take `target` off the timeline. Safe to repeat, and to do
     twice at once."""
@@ -188,7 +219,7 @@ def execute_undo(table: OpenTable, undo: Undo, target: Instant | None) -> None:
 
 
 def _undo_write(table: OpenTable, undo: Undo, target: Instant | None) -> None:
-    _finalize_empty(table.storage, undo.plan.target)
+    finalize_empty(table.storage, undo.plan.target)
     # Attempts that still ran when the plan was made may have announced more files since.
     late = markers.list_announced(table.storage, undo.plan.target)
     files = tuple(sorted({*undo.plan.files, *late}))
@@ -196,6 +227,8 @@ def _undo_write(table: OpenTable, undo: Undo, target: Instant | None) -> None:
         table.storage.delete(path)
     with transaction(table) as txn:
         _complete(txn, undo, files)
+        if target is None:
+            target = _hidden_target(txn.timeline, undo.plan)
         if target is not None:
             txn.remove(target)
     markers.remove_markers(table.storage, undo.plan.target)
@@ -217,7 +250,7 @@ def _undo_execution(table: OpenTable, undo: Undo, *, removes: bool) -> None:
         # Only here it is certain: deleting is not fenced, and a sleeper's may have come too late.
         is_gone = txn.timeline.find(plan) is None
     if is_gone:
-        _finalize_empty(storage, at)
+        finalize_empty(storage, at)
         _delete_announced(table, at)
         markers.remove_markers(storage, at)
         completion.remove_completions(storage, at, keep_finalized=True)

@@ -7,10 +7,11 @@ been cleaned away, and instants archived.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 from lentic.format import layout
 from lentic.format.names import Action
+from lentic.services.savepoint import load_savepoints
 from lentic.storage.base import Storage
 from lentic.timeline.reader import load_commit_metadata, load_timeline
 from lentic.timeline.timeline import Timeline
@@ -29,6 +30,7 @@ def verify_table(storage: Storage) -> list[str]:
         *_check_slices(groups),
         *(f"{path} holds current rows and is not there" for path in gone_paths(groups)),
         *_check_sizes(storage, timeline, {file.path: file.size for file in files.files}),
+        *_check_savepoints(storage, timeline, {file.path for file in files.files}),
         *_check_leftovers(storage, timeline),
     ]
 
@@ -55,6 +57,13 @@ def _check_sizes(storage: Storage, timeline: Timeline, present: Mapping[str, int
             size = present.get(stat.path, stat.size)
             if size != stat.size:
                 yield f"{stat.path} has {size} bytes, {instant} says {stat.size}"
+
+
+def _check_savepoints(storage: Storage, timeline: Timeline, present: Set[str]) -> Iterator[str]:
+    """P17. What a savepoint protects is there."""
+    for savepoint in load_savepoints(storage, timeline):
+        for path in sorted(savepoint.files - present):
+            yield f"{path} is protected by {savepoint.instant} and is not there"
 
 
 def _check_leftovers(storage: Storage, timeline: Timeline) -> Iterator[str]:

@@ -7,7 +7,9 @@ from lentic.format.names import requested_at_of
 from lentic.format.times import RequestedAt
 from lentic.services.verify import verify_table
 from lentic.storage.base import FileInfo, Storage
-from lentic.timeline.reader import load_commit_metadata, load_timeline
+from lentic.timeline.history import load_history
+from lentic.timeline.instant import WRITES
+from lentic.timeline.reader import decode_write, load_commit_metadata, load_timeline
 
 
 def check_table(storage: Storage) -> list[str]:
@@ -30,6 +32,9 @@ def list_leftovers(storage: Storage) -> list[str]:
     """
     timeline = load_timeline(storage)
     named = {p for i in timeline.writes() for p in load_commit_metadata(storage, i).paths()}
+    for instant, content in load_history(storage).contents.items():
+        if instant.action in WRITES:
+            named |= decode_write(content, instant, f"{layout.HISTORY} {instant}").paths()
     pending = {layout.finalized(i.requested_at) for i in timeline.pending()}
     return [
         file.path
@@ -37,8 +42,13 @@ def list_leftovers(storage: Storage) -> list[str]:
         if file.path.startswith(layout.TEMP + "/")
         or (file.path.startswith(layout.COMPLETIONS + "/") and not _is_finalize_marker(file))
         or file.path in pending
-        or (requested_at_of(file.name) and file.path not in named)
+        or (requested_at_of(file.name) and file.path not in named and not _is_archive(file))
     ]
+
+
+def _is_archive(file: FileInfo) -> bool:
+    """Whether it belongs to the archived timeline, whose files have names like data files."""
+    return file.directory == layout.HISTORY
 
 
 def _is_finalize_marker(file: FileInfo) -> bool:

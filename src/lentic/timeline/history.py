@@ -1,30 +1,41 @@
 """The archived timeline: instants that left the active one, in Parquet files under a manifest.
 
-`_version_` names the current `manifest_N`, which lists the files that count; anything else in the
-folder is ignored. If `_version_` does not read, the greatest manifest counts, as Hudi does it. What
-the manifest names must be there and whole: a missing piece is an error, never "not archived".
+The newest `manifest_N` lists the files that count; anything else in the folder is ignored. What the
+manifest names must be there and whole: a missing piece is an error, never "not archived" (P7).
+`_version_` names the newest manifest too, for other engines; here it only shows that one is gone.
+
+Files are merged and removed while readers read. One that finds the folder changed looks again.
+Who needs the active timeline as well loads that first: an instant is in the history before it
+leaves there, so that it is seen in one of the two. Only the parts of files that may hold a wanted
+instant are read, and what was read is remembered (`history_cache.py`).
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TypeVar
 
 from lentic.errors import Corrupt, MissingFile
 from lentic.format import layout
+from lentic.format.lsm import (
+    ArchivedTimes,
+    HistoryName,
+    ListedFile,
+    decode_manifest,
+    format_manifest_name,
+    parse_history_name,
+    parse_manifest_name,
+)
 from lentic.format.names import Action, State
-from lentic.format.times import CompletedAt, RequestedAt
-from lentic.storage.base import Storage
+from lentic.format.times import CompletedAt, RequestedAt, is_before
+from lentic.storage.base import FileInfo, Storage
+from lentic.timeline.history_cache import CachedFile
 from lentic.timeline.instant import Instant
 
-_MANIFEST = re.compile(r"manifest_(\d{1,9})")
-_DATA_FILE = re.compile(r"\d+_\d+_\d+\.parquet")
-_COLUMNS = ["instantTime", "completionTime", "action", "metadata"]
+T = TypeVar("T")
+
+_LOOKS_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,46 +46,168 @@ class History:
     contents: Mapping[Instant, bytes] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The folder at one moment: the newest manifest, what it lists, and all that lies there."""
+
+    number: int
+    files: tuple[ListedFile, ...]
+    listing: Mapping[str, FileInfo]
+
+    def open(self, storage: Storage, file: ListedFile) -> CachedFile:
+        """A listed file; `MissingFile` or `Corrupt` if it is not there as the manifest says."""
+        info = self.listing.get(str(file.name))
+        path = f"{layout.HISTORY}/{file.name}"
+        if info is None:
+            manifest = format_manifest_name(self.number)
+            raise MissingFile(f"The manifest {manifest} names a file that is gone.", where=path)
+        if info.size != file.length:
+            raise Corrupt(
+                f"The file has {info.size} bytes, its manifest says {file.length}.", where=path
+            )
+        return CachedFile(storage, file.name, info)
+
+
 def load_history(storage: Storage) -> History:
     """The whole archived timeline; empty if nothing was ever archived."""
-    names = {file.name: file for file in storage.list_files(layout.HISTORY)}
-    manifest = _current_manifest(storage, names.keys())
-    listed = _listed_files(storage, manifest) if manifest else []
-    _ensure_none_forgotten(storage, names.keys(), [name for name, _ in listed])
+    return look_at_history(storage, lambda now: _load(storage, now, lambda _: True))
+
+
+def load_archived(storage: Storage, wanted: Set[RequestedAt]) -> History:
+    """Those of `wanted` that are archived, and every replacement that may have ended a group which
+    they wrote to: their other files may be gone because of it."""
+    if not wanted:
+        return History()
+    oldest = min(wanted)
+
+    def is_wanted(times: ArchivedTimes) -> bool:
+        replaces = times.action is Action.REPLACECOMMIT
+        return times.requested_at in wanted or (replaces and is_before(oldest, times.completed_at))
+
+    def load(now: Snapshot) -> History:
+        if not any(_covers(file.name, wanted) for file in now.files):
+            return History()
+        return _load(storage, now, is_wanted)
+
+    return look_at_history(storage, load)
+
+
+def load_archived_after(storage: Storage, after: str) -> History:
+    """The archived instants that completed after `after`."""
+    return look_at_history(
+        storage, lambda now: _load(storage, now, lambda times: str(times.completed_at) > after)
+    )
+
+
+def load_archived_content(storage: Storage, instant: Instant) -> bytes | None:
+    """The content of the completed file of an archived instant; None if it is not archived."""
+    found = load_archived(storage, {instant.requested_at}).contents
+    return next((c for i, c in found.items() if i.identity == instant.identity), None)
+
+
+def find_archived(
+    storage: Storage, identities: Set[tuple[RequestedAt, Action]]
+) -> frozenset[tuple[RequestedAt, Action]]:
+    """Which of these instants are archived."""
+    wanted = {at for at, _ in identities}
+
+    def find(now: Snapshot) -> frozenset[tuple[RequestedAt, Action]]:
+        return frozenset(
+            (times.requested_at, times.action)
+            for file in now.files
+            if _covers(file.name, wanted)
+            for group in now.open(storage, file).times()
+            for times in group
+            if (times.requested_at, times.action) in identities
+        )
+
+    return look_at_history(storage, find)
+
+
+def last_archived_completion(storage: Storage) -> CompletedAt:
+    """The latest completion time of any archived instant; "" if there is none."""
+
+    def find(now: Snapshot) -> CompletedAt:
+        files = (now.open(storage, file) for file in now.files)
+        times = (own.completed_at for file in files for group in file.times() for own in group)
+        return max(times, default=CompletedAt(""))
+
+    return look_at_history(storage, find)
+
+
+def load_archived_edge(storage: Storage) -> RequestedAt:
+    """The time up to which every instant has ended, because archiving has gone so far; "" if it
+    never has. Takes one listing, and never goes back: a file whose manifest is not there yet holds
+    instants that are completed too."""
+    names = (parse_history_name(file.name) for file in storage.list_files(layout.HISTORY))
+    return max((name.last for name in names if name), default=RequestedAt(""))
+
+
+def look_at_history(storage: Storage, look: Callable[[Snapshot], T]) -> T:
+    """What `look` finds in the folder as it is, again if it changed under its hands."""
+    for _ in range(_LOOKS_MAX - 1):
+        number = _read_version(storage)
+        listing = {file.name: file for file in storage.list_files(layout.HISTORY)}
+        try:
+            return look(_load_snapshot(storage, number, listing))
+        except (MissingFile, Corrupt):
+            if {file.name for file in storage.list_files(layout.HISTORY)} == listing.keys():
+                raise
+    number = _read_version(storage)
+    listing = {file.name: file for file in storage.list_files(layout.HISTORY)}
+    return look(_load_snapshot(storage, number, listing))
+
+
+def _covers(name: HistoryName, wanted: Set[RequestedAt]) -> bool:
+    return any(name.first <= at <= name.last for at in wanted)
+
+
+def _load(storage: Storage, now: Snapshot, is_wanted: Callable[[ArchivedTimes], bool]) -> History:
     contents: dict[Instant, bytes] = {}
-    for name, length in listed:
-        path = f"{layout.HISTORY}/{name}"
-        if name not in names:
-            raise MissingFile(f"The manifest {manifest} names a file that is gone.", where=path)
-        if names[name].size != length:
-            raise Corrupt(
-                f"The file has {names[name].size} bytes, its manifest says {length}.", where=path
-            )
-        contents.update(_decode_instants(storage.read(path), path))
+    for listed in now.files:
+        file = now.open(storage, listed)
+        for at, group in enumerate(file.times()):
+            if any(map(is_wanted, group)):
+                for times, content in zip(group, file.metadata(at), strict=True):
+                    if is_wanted(times):
+                        contents[_instant_of(times)] = content
     ordered = sorted(contents, key=lambda instant: (instant.requested_at, instant.action))
     return History(tuple(ordered), contents)
 
 
-def _current_manifest(storage: Storage, names: Iterable[str]) -> str | None:
-    """The newest manifest; one that `_version_` does not name yet lists what the older one lists
-    and more. `Corrupt` if the one it names is gone."""
-    found = {name: int(m[1]) for name in names if (m := _MANIFEST.fullmatch(name))}
-    newest = max(found.values(), default=0)
+def _instant_of(times: ArchivedTimes) -> Instant:
+    return Instant(times.requested_at, times.action, State.COMPLETED, times.completed_at)
+
+
+def _read_version(storage: Storage) -> int:
+    """What `_version_` says, 0 if it does not read. Read ahead of the listing, which then shows the
+    manifest it names, or it is gone."""
     try:
-        wanted = int(storage.read(f"{layout.HISTORY}/_version_"))
+        return int(storage.read(layout.HISTORY_VERSION))
     except (MissingFile, ValueError):
-        wanted = newest
-    if newest < wanted:
-        raise _manifest_gone(f"{layout.HISTORY}/manifest_{wanted}")
-    return max(found, key=found.__getitem__) if found else None
+        return 0
 
 
-def _ensure_none_forgotten(storage: Storage, names: Iterable[str], listed: list[str]) -> None:
+def _load_snapshot(storage: Storage, version: int, listing: Mapping[str, FileInfo]) -> Snapshot:
+    numbers = (parse_manifest_name(name) for name in listing)
+    newest = max((number for number in numbers if number is not None), default=0)
+    if newest < version:
+        raise _manifest_gone(f"{layout.HISTORY}/{format_manifest_name(version)}")
+    files: tuple[ListedFile, ...] = ()
+    if any(parse_manifest_name(name) is not None for name in listing):
+        path = f"{layout.HISTORY}/{format_manifest_name(newest)}"
+        files = decode_manifest(storage.read(path), path)
+    now = Snapshot(newest, files, listing)
+    _ensure_none_forgotten(storage, now)
+    return now
+
+
+def _ensure_none_forgotten(storage: Storage, now: Snapshot) -> None:
     """A file that is newer than all that are listed was either written by an archival that died
     before its manifest, and its instants are still active, or its manifest is gone."""
-    newest = max((name.split("_")[1] for name in listed), default="")
-    files = [name for name in names if _DATA_FILE.fullmatch(name) and name not in listed]
-    later = [name for name in files if name.split("_")[0] > newest]
+    newest = max((file.name.last for file in now.files), default=RequestedAt(""))
+    found = filter(None, map(parse_history_name, now.listing))
+    later = [name for name in found if name.first > newest]
     if not later:
         return
     active = {
@@ -82,7 +215,7 @@ def _ensure_none_forgotten(storage: Storage, names: Iterable[str], listed: list[
         for file in storage.list_files(layout.TIMELINE)
     }
     for name in later:
-        if name.split("_")[0] not in active:
+        if str(name.first) not in active:
             raise _manifest_gone(f"{layout.HISTORY}/{name}")
 
 
@@ -93,54 +226,3 @@ def _manifest_gone(where: str) -> Corrupt:
         safe="nothing was read; the current rows of a table do not need it as a rule",
         next_step="bring the file back from a copy of the table",
     )
-
-
-def _listed_files(storage: Storage, manifest: str) -> list[tuple[str, int]]:
-    path = f"{layout.HISTORY}/{manifest}"
-    try:
-        files = json.loads(storage.read(path))["files"]
-        listed = [(str(file["fileName"]), int(file["fileLen"])) for file in files]
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise Corrupt(f"The manifest does not decode: {error!r}", where=path) from error
-    for name, _ in listed:
-        if not _DATA_FILE.fullmatch(name):
-            raise Corrupt(
-                f"The manifest names {name!r}, which is no file of a history.", where=path
-            )
-    return listed
-
-
-def _decode_instants(data: bytes, where: str) -> dict[Instant, bytes]:
-    try:
-        rows = pq.read_table(
-            pa.BufferReader(data),
-            columns=_COLUMNS,
-            use_threads=False,
-            page_checksum_verification=True,
-        )
-        found = {}
-        for row in rows.to_pylist():
-            instant = Instant(
-                RequestedAt.parse(row["instantTime"]),
-                Action(row["action"]),
-                State.COMPLETED,
-                CompletedAt.parse(row["completionTime"]),
-            )
-            if str(instant.completed_at) <= str(instant.requested_at):
-                raise ValueError(f"{instant} completed before it was requested")
-            found[instant] = bytes(memoryview(row["metadata"] or b""))
-    except (
-        pa.ArrowException,
-        OSError,
-        ValueError,
-        KeyError,
-        AttributeError,
-        TypeError,
-        Corrupt,
-    ) as error:
-        raise Corrupt(f"Archived instants do not decode: {error}", where=where) from error
-    times = [instant.requested_at for instant in found]
-    name = where.rpartition("/")[2]
-    if not times or not name.startswith(f"{min(times)}_{max(times)}_"):
-        raise Corrupt("The file does not hold the instants that its name says.", where=where)
-    return found

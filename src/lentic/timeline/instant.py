@@ -4,7 +4,12 @@
                                |                    |
                                +------ remove ------+----> (nothing), after a rollback
 
-`timeline.store` performs each transition and nothing else does. COMPLETED is terminal. A compaction
+    a savepoint:  (nothing) --save--> INFLIGHT --complete--> COMPLETED --remove--> (nothing)
+    a completed write that a published rollback or restore undoes:  COMPLETED --hide--> INFLIGHT
+
+`timeline.store` performs each transition and nothing else does. Otherwise COMPLETED is terminal:
+whoever holds the lock first hides what was decided to be undone, so that no transaction sees a
+write whose files are going, and one that was hidden never completes again (R1). A compaction
 completes under the name of a commit (`names.completed_action`), so an instant is identified by its
 requested time together with the action it completes as; a savepoint shares its requested time with
 the commit it protects.
@@ -22,6 +27,9 @@ WRITES = frozenset({Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT})
 
 PLANS = frozenset({Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING})
 """Actions that execute a plan, perhaps more than once before one execution completes it."""
+
+Identity = tuple[RequestedAt, Action]
+"""Names an instant on its timeline: its requested time and the action it completes as."""
 
 _NEXT = {
     None: {State.REQUESTED},
@@ -52,7 +60,7 @@ class Instant:
         return self.state in (State.REQUESTED, State.INFLIGHT)
 
     @property
-    def identity(self) -> tuple[RequestedAt, Action]:
+    def identity(self) -> Identity:
         """What stays the same from REQUESTED to COMPLETED."""
         return self.requested_at, completed_action(self.action)
 

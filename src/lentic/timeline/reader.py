@@ -2,40 +2,105 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+
 from lentic.errors import Corrupt, MissingFile
 from lentic.format import layout
-from lentic.format.clean import CleanPlan, decode_clean_metadata, decode_clean_plan
+from lentic.format.avro import decode_container
+from lentic.format.clean import CleanPlan, decode_clean_plan
 from lentic.format.clustering_plan import (
     ClusteringPlan,
     decode_clustered_groups,
     decode_clustering_plan,
 )
 from lentic.format.commit_metadata import CommitMetadata, decode_commit_metadata
-from lentic.format.names import Action, State, completed_action, requested_at_of
+from lentic.format.named_files import decode_named_files
+from lentic.format.names import (
+    Action,
+    State,
+    completed_action,
+    parse_instant_file,
+    requested_at_of,
+)
 from lentic.format.plans import (
     CompactionPlan,
     RollbackPlan,
     decode_compaction_plan,
     decode_rollback_plan,
     decode_rollback_target,
+    decode_rollback_undone,
 )
 from lentic.format.removable import decode_is_removable
+from lentic.format.restore import RestorePlan, decode_restore_plan
 from lentic.format.times import RequestedAt, is_before
 from lentic.storage.base import Storage
-from lentic.timeline.instant import Instant
+from lentic.timeline.history import (
+    find_archived,
+    load_archived_content,
+    load_archived_edge,
+)
+from lentic.timeline.instant import Identity, Instant
 from lentic.timeline.timeline import Timeline, parse_timeline
 
 
 def load_timeline(storage: Storage) -> Timeline:
     """The active timeline as it stands now."""
-    files = storage.list_files(layout.TIMELINE)
-    return parse_timeline((file.name for file in files), where=layout.TIMELINE)
+    return load_active(storage)[0]
+
+
+def load_active(storage: Storage) -> tuple[Timeline, tuple[str, ...]]:
+    """The active timeline, and the paths of files there whose instant is archived (R13).
+
+    Such files are left where an archival died or is at it, or come back where somebody who lost the
+    lock wakes and creates what another has created for it long before. They are not part of the
+    timeline: with some of its files gone an instant that completed would look pending.
+    """
+    names = [file.name for file in storage.list_files(layout.TIMELINE)]
+    timeline = parse_timeline(names, where=layout.TIMELINE)
+    doubtful = _incomplete(timeline, names)
+    edge = load_archived_edge(storage) if doubtful else None
+    doubtful = frozenset(one for one in doubtful if edge and one[0] <= edge)
+    archived = find_archived(storage, doubtful) if doubtful else frozenset()
+    if not archived:
+        return timeline, ()
+    left = {name for name in names if _identity(name) in archived}
+    rest = (name for name in names if name not in left)
+    paths = tuple(layout.timeline_file(name) for name in sorted(left))
+    return parse_timeline(rest, where=layout.TIMELINE), paths
+
+
+def _incomplete(timeline: Timeline, names: list[str]) -> frozenset[Identity]:
+    """Instants with a later completed one that lack files of their own. All that are archived and
+    still seen are among them but for those that were seen whole, which are as good as active."""
+    counts = Counter(name.partition(".")[0].partition("_")[0] for name in names)
+    last = max((i.requested_at for i in timeline.completed()), default=RequestedAt(""))
+    return frozenset(
+        i.identity
+        for i in timeline.instants
+        if i.requested_at < last
+        and i.action is not Action.SAVEPOINT
+        and not (i.is_completed and counts[str(i.requested_at)] > 2)
+    )
+
+
+def _identity(name: str) -> Identity | None:
+    file = parse_instant_file(name)
+    return (file.requested_at, completed_action(file.action)) if file else None
 
 
 def load_commit_metadata(storage: Storage, instant: Instant) -> CommitMetadata:
-    """What a completed write did."""
+    """What a completed write did, also if it was archived since it was seen."""
     path = layout.timeline_file(instant.file_name)
-    return decode_write(storage.read(path), instant, path)
+    try:
+        content = storage.read(path)
+    except MissingFile:
+        found = load_archived_content(storage, instant)
+        if found is None:
+            raise
+        content = found
+    return decode_write(content, instant, path)
 
 
 def decode_write(content: bytes, instant: Instant, where: str) -> CommitMetadata:
@@ -125,13 +190,55 @@ def load_clean_plan(storage: Storage, instant: Instant) -> CleanPlan:
     return decode_clean_plan(storage.read(path), root=storage.root, where=path)
 
 
+def load_restore_plan(storage: Storage, instant: Instant) -> RestorePlan:
+    """The plan of a restore, in whatever state it is."""
+    path = _requested_file(instant)
+    return decode_restore_plan(storage.read(path), path)
+
+
+def load_restored(storage: Storage, restores: Iterable[Instant]) -> frozenset[Identity]:
+    """The instants that these restores undo. One whose plan has been removed since names none."""
+    found: set[Identity] = set()
+    for restore in restores:
+        with suppress(MissingFile):
+            found |= {undone.identity for undone in load_restore_plan(storage, restore).undone}
+    return frozenset(found)
+
+
+def load_to_hide(storage: Storage, timeline: Timeline) -> tuple[Instant, ...]:
+    """Completed writes that a pending rollback or restore undoes, the last that completed first.
+
+    A rollback that was made while its target was pending names it by the action of that time, so
+    that one of a compaction's attempt does not stand for the commit the plan became later. The
+    restore of another engine is left to it.
+    """
+    found: set[Identity] = set()
+    for rollback in timeline.pending(Action.ROLLBACK):
+        path = _requested_file(rollback)
+        found.add(decode_rollback_undone(storage.read(path), path))
+    for restore in timeline.pending(Action.RESTORE):
+        plan = load_restore_plan(storage, restore)
+        found |= {undone.identity for undone in plan.undone if plan.files is not None}
+    return tuple(i for i in reversed(timeline.writes()) if i.identity in found)
+
+
+def load_named_files(storage: Storage, plan: Instant) -> frozenset[str]:
+    """The names, without folders, of all data files that a plan of any kind names."""
+    path = _requested_file(plan)
+    return decode_named_files(storage.read(path), path)
+
+
 def load_earliest_retained(storage: Storage, timeline: Timeline) -> RequestedAt | None:
     """The oldest instant that the latest clean kept readable, if a clean ever said so."""
     for clean in reversed(timeline.completed(Action.CLEAN)):
         path = layout.timeline_file(clean.file_name)
-        data = storage.read(path)
-        if data and (kept := decode_clean_metadata(data, path).retained):
-            return kept
+        try:
+            data = storage.read(path)
+        except MissingFile:  # archived meanwhile
+            data = load_archived_content(storage, clean) or b""
+        record = decode_container(data, path, ("HoodieCleanMetadata",)) or {}
+        if kept := record.get("earliestCommitToRetain"):
+            return RequestedAt(kept)
     return None
 
 

@@ -55,19 +55,45 @@ def remove_pending(storage: Storage, held: Held, instant: Instant) -> None:
         storage.delete(layout.timeline_file(file.file_name))
 
 
+def save(storage: Storage, held: Held, of: RequestedAt, at: CompletedAt, content: bytes) -> Instant:
+    """(nothing) -> INFLIGHT -> COMPLETED for the savepoint of the write requested at `of`."""
+    inflight = Instant(of, Action.SAVEPOINT, State.INFLIGHT)
+    _create(storage, held, inflight, b"")
+    return complete(storage, held, inflight, at, content)
+
+
+def remove_savepoint(storage: Storage, held: Held, savepoint: Instant) -> None:
+    """A savepoint in any state -> (nothing). Its completed file goes first: what remains protects
+    nothing. Does nothing where the files are gone."""
+    assert savepoint.action is Action.SAVEPOINT, savepoint
+    inflight = Instant(savepoint.requested_at, Action.SAVEPOINT, State.INFLIGHT)
+    for file in dict.fromkeys((savepoint, inflight)):
+        held.ensure_held()
+        storage.delete(layout.timeline_file(file.file_name))
+
+
+def hide(storage: Storage, held: Held, instant: Instant) -> None:
+    """COMPLETED -> INFLIGHT, for a write that a published plan undoes. From here on readers do not
+    see it. Safe to repeat, even for whoever lost the lock: the plan has decided it, and the name
+    holds a time that is issued once."""
+    assert instant.is_completed, instant
+    held.ensure_held()
+    storage.delete(layout.timeline_file(instant.file_name))
+
+
 def take_guard(storage: Storage, held: Held, at: RequestedAt) -> int:
     """The number of a new guard of the plan at `at`: decided like a change of the timeline, so that
     whoever lost the lock takes none."""
     number = latest_guard(storage, at) + 1
-    _decide(storage, held, layout.guard(at, number), b"")
+    decide(storage, held, layout.guard(at, number), b"")
     return number
 
 
 def _create(storage: Storage, held: Held, instant: Instant, content: bytes) -> None:
-    _decide(storage, held, layout.timeline_file(instant.file_name), content)
+    decide(storage, held, layout.timeline_file(instant.file_name), content)
 
 
-def _decide(storage: Storage, held: Held, path: str, content: bytes) -> None:
+def decide(storage: Storage, held: Held, path: str, content: bytes) -> None:
     is_shared = held.publish(Intent(path, content))
     try:
         created = storage.put_if_absent(path, content)

@@ -11,6 +11,7 @@ from lentic.format.names import Action, InstantFile, State, parse_instant_file
 from lentic.format.times import CompletedAt, RequestedAt
 from lentic.timeline.instant import WRITES, Instant
 
+_WORK = tuple(action for action in Action if action is not Action.SAVEPOINT)
 _RANK = {State.REQUESTED: 0, State.INFLIGHT: 1, State.ABORTED: 2, State.COMPLETED: 3}
 
 
@@ -25,8 +26,13 @@ class Timeline:
         return tuple(i for i in self.instants if i.is_completed and _is_one_of(i, actions))
 
     def pending(self, *actions: Action) -> tuple[Instant, ...]:
-        """Instants that are requested or inflight, of the given actions if any are given."""
-        return tuple(i for i in self.instants if i.is_pending and _is_one_of(i, actions))
+        """Instants that are requested or inflight, of the given actions if any are given.
+
+        A savepoint that was begun and not finished is listed only if it is asked for: nobody works
+        on it, and its requested time is that of a write which has ended.
+        """
+        chosen = actions or _WORK
+        return tuple(i for i in self.instants if i.is_pending and i.action in chosen)
 
     def writes(self) -> tuple[Instant, ...]:
         """Completed instants that changed rows, in the order in which they completed."""

@@ -170,6 +170,17 @@ def completed_since(begun: Timeline, now: Timeline) -> tuple[Instant, ...]:
     return tuple(instant for instant in now.writes() if instant.identity not in known)
 
 
+def undone_since(begun: Timeline, now: Timeline) -> tuple[Instant, ...]:
+    """Writes that had completed in `begun` and were undone since. Those that are gone without a
+    rollback or restore having come were archived."""
+    known = {instant.identity for instant in begun.instants}
+    undoing = (Action.ROLLBACK, Action.RESTORE)
+    if all(i.identity in known or i.action not in undoing for i in now.instants):
+        return ()
+    still = {instant.identity for instant in now.writes()}
+    return tuple(instant for instant in begun.writes() if instant.identity not in still)
+
+
 def planned_since(begun: Timeline, now: Timeline) -> tuple[Instant, ...]:
     """Compactions that were planned after `begun` was loaded and are still pending."""
     known = {instant.identity for instant in begun.instants}

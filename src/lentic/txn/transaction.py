@@ -6,7 +6,7 @@ on the timeline loaded in it. All changes of the timeline go through the methods
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -20,11 +20,17 @@ from lentic.errors import InstantCancelled
 from lentic.format import layout
 from lentic.format.names import Action, State
 from lentic.format.table_config import TableConfig
-from lentic.format.times import CompletedAt, RequestedAt
+from lentic.format.times import CompletedAt, RequestedAt, is_before
 from lentic.storage.base import Storage
-from lentic.timeline import store
+from lentic.timeline import history_store, store
 from lentic.timeline.instant import Instant
-from lentic.timeline.reader import list_rollbacks_of, load_timeline
+from lentic.timeline.reader import (
+    list_rollbacks_of,
+    load_active,
+    load_restored,
+    load_timeline,
+    load_to_hide,
+)
 from lentic.timeline.timeline import Timeline
 from lentic.world import World
 
@@ -95,8 +101,8 @@ class Transaction:
     ) -> Instant:
         """INFLIGHT -> COMPLETED, at a time issued here; the one door to it.
 
-        R1: refused when the instant is no longer inflight or a rollback has picked it, but for
-        those in `settled`.
+        R1: refused when the instant is no longer inflight, or a rollback or restore undoes it, but
+        for those in `settled`.
         """
         self.ensure_still_ours(instant, settled=settled)
         at = CompletedAt(self.next_time())
@@ -107,9 +113,41 @@ class Transaction:
         at = CompletedAt(self.next_time())
         return store.complete(self.table.storage, self._held, rollback, at, content)
 
+    def save(self, write: Instant, content: bytes) -> Instant:
+        """(nothing) -> COMPLETED for the savepoint of a completed write."""
+        at = CompletedAt(self.next_time())
+        return store.save(self.table.storage, self._held, write.requested_at, at, content)
+
+    def remove_savepoint(self, savepoint: Instant) -> None:
+        """Take a savepoint off the timeline."""
+        store.remove_savepoint(self.table.storage, self._held, savepoint)
+
+    def hide_undone(self) -> None:
+        """Take the completed files of all that a published plan undoes away, newest first.
+
+        Every transaction begins with it, so that none builds on a write whose files are going:
+        what was decided happens, whoever has to carry it out. For readers each step leaves a state
+        that the table was in before.
+        """
+        undone = load_to_hide(self.table.storage, self.timeline)
+        for instant in undone:
+            store.hide(self.table.storage, self._held, instant)
+        if undone:
+            self.timeline = load_timeline(self.table.storage)
+
+    def reload(self) -> None:
+        """See what this transaction itself has published, too."""
+        self.timeline = load_timeline(self.table.storage)
+
     def remove(self, instant: Instant) -> None:
         """Take a pending instant off the timeline, after its files are gone."""
         store.remove_pending(self.table.storage, self._held, instant)
+
+    def archive(self, instants: Sequence[Instant]) -> None:
+        """Move completed instants, the oldest of the timeline, to its history."""
+        assert all(instant.is_completed for instant in instants), instants
+        batch = self.table.services.archive.batch
+        history_store.archive(self.table.storage, self._held, instants, batch)
 
     def ensure_still_ours(
         self, instant: Instant, *, settled: frozenset[RequestedAt] = frozenset()
@@ -127,8 +165,9 @@ class Transaction:
                 safe="nothing of this attempt is visible; start over",
                 next_step=f"lentic timeline {self.table.storage.root}",
             )
-        for rollback in self.rollbacks_of(instant):
-            if rollback.requested_at in settled:
+        undoing = (*self.rollbacks_of(instant), self.restore_of(instant))
+        for rollback in undoing:
+            if rollback is None or rollback.requested_at in settled:
                 continue
             raise InstantCancelled(
                 f"{instant} is being rolled back by {rollback}.",
@@ -145,6 +184,17 @@ class Transaction:
         """The first of them, where there can only be one: a write is undone once."""
         return next(iter(self.rollbacks_of(instant)), None)
 
+    def restore_of(self, instant: Instant) -> Instant | None:
+        """The restore, pending or completed, that undoes `instant`."""
+        for restore in self.timeline.instants:
+            if restore.action is not Action.RESTORE:
+                continue
+            if not is_before(instant.requested_at, restore.requested_at):
+                continue
+            if instant.identity in load_restored(self.table.storage, [restore]):
+                return restore
+        return None
+
     def replace_properties(self, data: bytes) -> None:
         """Rewrite hoodie.properties as a whole."""
         self._held.ensure_held()
@@ -153,6 +203,11 @@ class Transaction:
 
 @contextmanager
 def transaction(table: OpenTable) -> Iterator[Transaction]:
-    """Hold the table's lock and load the timeline inside it."""
+    """Hold the table's lock and load the timeline inside it, rid of what is archived already and
+    of what is to be undone."""
     with table.lock.hold() as held:
-        yield Transaction(table, held, load_timeline(table.storage))
+        timeline, archived = load_active(table.storage)
+        history_store.remove_archived(table.storage, held, archived)
+        txn = Transaction(table, held, timeline)
+        txn.hide_undone()
+        yield txn

@@ -9,7 +9,7 @@ from lentic.format import layout
 from lentic.format.names import Action, requested_at_of
 from lentic.format.times import RequestedAt
 from lentic.storage.base import FileInfo, Storage
-from lentic.timeline.history import History, load_history
+from lentic.timeline.history import History, load_archived
 from lentic.timeline.instant import WRITES
 from lentic.timeline.reader import decode_write, load_commit_metadata
 from lentic.timeline.timeline import Timeline
@@ -69,12 +69,13 @@ def load_writes(
 ) -> Writes:
     """The completed writes among `wanted`, and every replacement, with the files each names.
 
-    History is loaded if it is not given and the active timeline does not know all of `wanted`. What
-    neither knows was undone, or is an orphan: archived does not mean completed (R13).
+    If history is not given, what the active timeline does not know of `wanted` is looked up there.
+    What neither knows was undone, or is an orphan: archived does not mean completed (R13).
     """
-    known = {instant.requested_at for instant in timeline.instants}
+    # A savepoint has the requested time of a write that may have been archived.
+    known = {i.requested_at for i in timeline.instants if i.action is not Action.SAVEPOINT}
     if history is None:
-        history = load_history(storage) if wanted - known else History()
+        history = load_archived(storage, wanted - known)
     writes: dict[RequestedAt, Committed] = {}
     for instant in timeline.writes():
         if instant.requested_at in wanted or instant.action is Action.REPLACECOMMIT:

@@ -25,8 +25,9 @@ from lentic.format.properties import decode_properties, encode_properties
 from lentic.format.table_config import decode_table_config
 from lentic.format.times import CompletedAt, RequestedAt
 from lentic.storage.base import Storage
-from lentic.timeline.instant import Instant
-from lentic.timeline.reader import load_commit_metadata, load_compaction_plan
+from lentic.timeline.history import History, find_archived, load_archived_after
+from lentic.timeline.instant import WRITES, Instant
+from lentic.timeline.reader import decode_write, load_commit_metadata, load_compaction_plan
 from lentic.timeline.timeline import Timeline
 from lentic.txn.conflicts import (
     Mine,
@@ -39,6 +40,7 @@ from lentic.txn.conflicts import (
     may_stand_against,
     planned_since,
     touched_by,
+    undone_since,
 )
 from lentic.txn.transaction import OpenTable, Transaction, transaction
 from lentic.write import completion, markers
@@ -185,8 +187,9 @@ def _ensure_guard(txn: Transaction, begun: Begun) -> None:
 
 
 def _ensure_nothing_lost(txn: Transaction, begun: Begun, metadata: CommitMetadata) -> None:
-    """What a write has read, to rewrite it or to compute rows from it, must still be all there is
-    (txn/conflicts.py)."""
+    """What a write has read, to rewrite it or to compute rows from it, must still be all there is,
+    and be there (txn/conflicts.py)."""
+    ensure_none_undone(txn.table, begun, txn.timeline)
     touched = touched_by(metadata)
     if not begun.looks_up:
         touched = replace(touched, grown=frozenset())
@@ -217,18 +220,59 @@ def judge_write(table: OpenTable, begun: Begun, touched: Touched, now: Timeline)
     return judge(mine, others)
 
 
+def ensure_none_undone(table: OpenTable, begun: Begun, now: Timeline) -> None:
+    """`WriteConflict` if a write that `begun` builds on was rolled back since, or restored away."""
+    undone = undone_since(begun.timeline, now)
+    if begun.seen is not None:
+        undone += undone_since(begun.seen, now)
+    if undone:  # or archived, which looks the same on the timeline
+        archived = find_archived(table.storage, frozenset(i.identity for i in undone))
+        undone = tuple(i for i in undone if i.identity not in archived)
+    if undone:
+        raise WriteConflict(
+            f"{undone[0]}, which this write was built upon, was undone meanwhile.",
+            where=table.storage.root,
+            safe="nothing of this write is visible",
+            next_step="write again, or let that happen by itself: "
+            "hoodie.write.num.retries.on.conflict.failures",
+        )
+
+
 def list_others(storage: Storage, begun: Begun, now: Timeline, mine: Mine) -> Iterator[Theirs]:
     """What others did since `mine` began or was computed, as far as it may stand against it."""
     fresh = set(completed_since(begun.timeline, now))
     for other in completed_since(begun.seen or begun.timeline, now):
         if may_stand_against(mine, other):
             metadata = load_commit_metadata(storage, other)
-            rearranges = metadata.compacted or metadata.operation in REARRANGING
-            yield Theirs(other, touched_by(metadata), other in fresh, rearranges)
+            yield Theirs(other, touched_by(metadata), other in fresh, _rearranges(metadata))
+    for other, content in _archived_since(storage, begun, now).contents.items():
+        if other.action in WRITES and may_stand_against(mine, other):
+            metadata = decode_write(content, other, f"{layout.HISTORY} {other}")
+            is_fresh = str(other.completed_at) > _last_completion(begun.timeline)
+            yield Theirs(other, touched_by(metadata), is_fresh, _rearranges(metadata))
     for plan in planned_since(begun.timeline, now):
         if may_stand_against(mine, plan):
             groups = load_compaction_plan(storage, plan).groups()
             yield Theirs(plan, Touched(rewritten=groups), is_compaction=True)
+
+
+def _rearranges(metadata: CommitMetadata) -> bool:
+    return metadata.compacted or metadata.operation in REARRANGING
+
+
+def _archived_since(storage: Storage, begun: Begun, now: Timeline) -> History:
+    """What completed since and was archived since. Archiving takes the oldest, so that nothing was
+    while the oldest that was seen is still active."""
+    seen = begun.seen or begun.timeline
+    first = next(iter(seen.instants), None)
+    if first is not None and now.find(first) is not None:
+        return History()
+    return load_archived_after(storage, _last_completion(seen))
+
+
+def _last_completion(timeline: Timeline) -> str:
+    """Completions appear in their order (P3): what completed later than this was not seen."""
+    return max((str(instant.completed_at) for instant in timeline.completed()), default="")
 
 
 def ensure_metadata_table_true(txn: Transaction, *, may_drop: bool) -> None:

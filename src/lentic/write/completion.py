@@ -29,7 +29,8 @@ Who does what when (RFC "Robust spark writes", with the rules and holes of the p
 5. A task that runs again after that either fails, or serves `load_accepted`: what was accepted, by
    digest, and never what a listing happens to show (S4).
 6. After the commit or a rollback `remove_completions(keep_finalized=True)`: an attempt that wakes
-   up even later still finds the finalize marker. Only a new run of the same plan removes that too.
+   up even later still finds the finalize marker. It goes with a new run of the same plan, or once
+   archiving has passed the instant, which stops attempts as well (`write/handle.py`).
 
 Content read from storage is data: no code runs from it (S7), and a path counts only if it is a data
 file of the same instant and share. Who may delete more than its own files is decided elsewhere.

@@ -189,6 +189,8 @@ class GroupWriter:
         if not content.rows.num_rows + content.partial.num_rows + len(batch.deletes.keys):
             return ()
         name = format_log_file(LogFileName(self.file_id, how.requested_at, 1, self._token()))
+        # Counted first: what is read may be undone meanwhile, and then nothing has been written.
+        tally = content.tally or self._tally(batch)
         path = self._announce(name, "CREATE")
         schema = how.avro_schema
         written = write_log(
@@ -202,7 +204,6 @@ class GroupWriter:
             requested_at=how.requested_at,
             style=how.style,
         )
-        tally = content.tally or self._tally(batch)
         stat = WriteStat(
             file_id=self.file_id,
             path=path,

@@ -6,7 +6,7 @@ has moved on. For each file group (seed 003, with R6 and R7):
 1. The write is finalized already: this run comes too late. Fail, or serve what was accepted.
 2. An attempt has completed the group already: return its statuses and write nothing.
 3. Else write the file or files.
-4. Finalized meanwhile: remove what was just written; then as in 1.
+4. Finalized or archived meanwhile: remove what was just written; then as in 1.
 5. Say durably that the group is complete, unless another attempt was first: then remove what was
    just written and return the other's statuses.
 """
@@ -25,6 +25,7 @@ from lentic.errors import Corrupt, InstantCancelled
 from lentic.format.times import RequestedAt
 from lentic.progress import Measure
 from lentic.storage.base import Storage
+from lentic.timeline.history import load_archived_edge
 from lentic.timeline.timeline import Timeline
 from lentic.view.files import FileGroup, FileGroupId
 from lentic.view.listing import ensure_none_gone, load_partition_files
@@ -134,7 +135,7 @@ class Once:
         if (found := completion.find_completed(self.storage, self.requested_at, share)) is not None:
             return Accepted(share, found)
         statuses = write()
-        if completion.is_finalized(self.storage, self.requested_at):
+        if self._has_ended():
             for status in statuses:
                 self.storage.delete(status.stat.path)
             return self._late(share)
@@ -147,12 +148,23 @@ class Once:
             return None
         return self._accepted(lambda share: share.task == task and share.round == 0)
 
+    def _has_ended(self) -> bool:
+        """Whether the write is finalized, or so old that its finalize marker is gone: those go once
+        archiving has passed their instant. In this order: who finds the marker gone because of
+        that finds the instant passed."""
+        if completion.is_finalized(self.storage, self.requested_at):
+            return True
+        return self._is_archived()
+
+    def _is_archived(self) -> bool:
+        return self.requested_at <= load_archived_edge(self.storage)
+
     def _late(self, share: Share) -> Accepted:
         accepted = self._accepted(lambda one: one == share)
         return accepted[0] if accepted else Accepted(share, ())
 
     def _accepted(self, is_asked: Callable[[Share], bool]) -> Sequence[Accepted]:
-        if self.on_rerun is OnRerun.FAIL:
+        if self.on_rerun is OnRerun.FAIL or self._is_archived():
             raise InstantCancelled(
                 f"A task of {self.requested_at} ran again after the write was finalized.",
                 where=self.storage.root,

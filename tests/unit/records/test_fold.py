@@ -13,7 +13,7 @@ from lentic.format.record_fields import RECORD_KEY
 from lentic.records.fold import Folded, fold_changes
 from lentic.records.merge import Change, Deletes, by_kind, comparable, plain
 from tests.unit.records.merge_model import PAYLOAD, in_order, merged, ordering_of
-from tests.unit.records.test_merge import PLAIN, TIMED, hard, histories, timed, upsert
+from tests.unit.records.test_merge import PLAIN, TIMED, TWICE, hard, histories, timed, upsert
 
 History = tuple[pa.Schema, list[pa.RecordBatch], list[Change]]
 
@@ -77,6 +77,12 @@ def test_a_delete_that_won_stays_with_its_ordering_value() -> None:
     assert folded.deletes.keys.to_pylist() == ["a"]
     assert folded.deletes.ordering is not None
     assert folded.deletes.ordering[0].to_pylist() == [7]
+
+
+def test_a_delete_that_is_ordered_by_some_fields_only_cannot_be_written() -> None:
+    assert fold([timed(TWICE, ("a", 1, 2)), hard("b")], TWICE).is_writable
+    assert fold([upsert(TWICE, ("a", 1, 2, 3))], TWICE).is_writable
+    assert not fold([timed(TWICE, ("a", 1, None))], TWICE).is_writable
 
 
 def test_without_ordering_deletes_are_hard() -> None:

@@ -153,6 +153,19 @@ def test_what_a_savepoint_names_stays_until_it_goes(table_type: str) -> None:
     assert told == {"savepointed_timestamps": first.requested_at}
 
 
+def test_a_commit_that_is_named_means_itself_and_not_its_savepoint() -> None:
+    opened, table = make()
+    done = [table.upsert(rows(("a", v, "d"))) for v in range(2)]
+    for commit in done:
+        save(opened, commit.requested_at)
+    assert seen(table, as_of=done[0].requested_at) == Counter({("a", 0): 1})
+    for v in (2, 3):
+        done.append(table.upsert(rows(("a", v, "d"))))
+    save(opened, done[-1].requested_at)
+    run_clean(opened)
+    assert seen(table, as_of=done[-1].completed_at) == Counter({("a", 3): 1})
+
+
 def test_a_savepoint_made_after_the_plan_is_respected_by_its_execution() -> None:
     opened, table = make()
     done = [table.upsert(rows(("a", v, "d"))) for v in range(3)]

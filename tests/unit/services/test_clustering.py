@@ -17,6 +17,7 @@ from lentic.errors import ConfigError, SchemaMismatch
 from lentic.format.names import Action, State
 from lentic.format.record_fields import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, RECORD_KEY
 from lentic.services.clustering import execute_clustering
+from lentic.services.log_compaction import schedule_log_compaction
 from lentic.services.outcome import AlreadyCommitted
 from lentic.services.schedule import planned_groups
 from lentic.table import Table
@@ -232,9 +233,26 @@ def test_a_pending_compaction_keeps_its_groups() -> None:
     assert stored(table) == before
 
 
+@pytest.mark.parametrize("kind", ["MERGE_ON_READ 2", MOR_JOINED])
+def test_a_pending_clustering_keeps_compactions_out(kind: str) -> None:
+    table = filled(kind)
+    at = schedule(table, sort_by="v")
+    assert table.schedule("compaction") is None
+    assert schedule_log_compaction(opened(table)) is None
+    table.upsert(rows(("x", 1, "other")))
+    table.upsert(rows(("x", 2, "other")))
+    compaction = table.schedule("compaction")
+    assert compaction is not None
+    before = stored(table)
+    execute(table, at)
+    table.execute(compaction)
+    assert stored(table) == before
+    assert table.schedule("compaction") is None
+
+
 def test_partitions_may_be_named() -> None:
     table = filled(COW_JOINED)
-    at = schedule(table, partitions=["d1"])
+    at = schedule(table, partitions="d1")
     assert {partition for partition, _ in plan_at(table, at).file_groups()} == {"d1"}
 
 
@@ -251,6 +269,7 @@ def test_what_cannot_be_sorted_is_refused_before_anything_is_written() -> None:
     table = filled(COW_JOINED)
     for error, asked in (
         (SchemaMismatch, {"sort_by": ["nope"]}),
+        (SchemaMismatch, {"sort_by": [FILE_NAME]}),
         (ConfigError, {"sort_by": ["v"], "curve": "PEANO"}),
         (ConfigError, {"curve": "ZORDER"}),
         (ConfigError, {"sort_by": [str(n) for n in range(9)], "curve": "ZORDER"}),

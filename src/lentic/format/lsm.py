@@ -1,0 +1,232 @@
+"""Files of the archived timeline, both ways: rows of instants, their names, the manifest.
+
+    <min>_<max>_<level>.parquet  instants by requested time, from `min` to `max`, both inclusive
+    manifest_<N>                 JSON: the files that count as of change N, each with its length
+    _version_                    N of the newest manifest
+
+A row is a completed instant: its times, the action in the name of its completed file, that file's
+bytes, and those of its plan where it had one. Rows lie in small row groups, so that who looks for
+one instant of many reads a part of a large file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lentic.errors import Corrupt
+from lentic.format.names import Action
+from lentic.format.times import CompletedAt, RequestedAt
+
+_NAME = re.compile(r"([0-9]{1,32})_([0-9]{1,32})_([0-9]{1,4})\.parquet")
+_MANIFEST = re.compile(r"manifest_([0-9]{1,9})")
+_VERSION = 1
+_GROUP_ROWS = 64
+_TIMES = ["instantTime", "completionTime", "action"]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryName:
+    """The name of a file of archived instants."""
+
+    first: RequestedAt
+    last: RequestedAt
+    level: int
+
+    def __str__(self) -> str:
+        return f"{self.first}_{self.last}_{self.level}.parquet"
+
+    def overlaps(self, other: HistoryName) -> bool:
+        """Whether an instant could be in both."""
+        return self.first <= other.last and other.first <= self.last
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file that a manifest lists, and the length it says it has."""
+
+    name: HistoryName
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedTimes:
+    """What identifies a completed instant, and when it completed."""
+
+    requested_at: RequestedAt
+    action: Action
+    completed_at: CompletedAt
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedRow:
+    """One completed instant with the content of its files. `plan` is None if it had none."""
+
+    times: ArchivedTimes
+    metadata: bytes
+    plan: bytes | None = None
+
+
+def parse_history_name(name: str) -> HistoryName | None:
+    """The name of a file of archived instants, or None for another file."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    return HistoryName(RequestedAt(found[1]), RequestedAt(found[2]), int(found[3]))
+
+
+def parse_manifest_name(name: str) -> int | None:
+    """The number of the manifest of that name, or None for another file."""
+    found = _MANIFEST.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def format_manifest_name(number: int) -> str:
+    return f"manifest_{number}"
+
+
+def encode_manifest(files: Iterable[ListedFile]) -> bytes:
+    """The manifest as JSON, laid out as Apache Hudi does."""
+    entries = [{"fileName": str(file.name), "fileLen": file.length} for file in files]
+    return json.dumps({"files": entries}, indent=2, separators=(",", " : ")).encode()
+
+
+def decode_manifest(data: bytes, where: str) -> tuple[ListedFile, ...]:
+    """The files that a manifest lists; `Corrupt` if it names anything that is none."""
+    try:
+        files = json.loads(data)["files"]
+        listed = [(str(file["fileName"]), int(file["fileLen"])) for file in files]
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise Corrupt(f"The manifest does not decode: {error!r}", where=where) from error
+    found = []
+    for text, length in listed:
+        name = parse_history_name(text)
+        if name is None:
+            raise Corrupt(
+                f"The manifest names {text!r}, which is no file of a history.", where=where
+            )
+        found.append(ListedFile(name, length))
+    return tuple(found)
+
+
+def name_rows(rows: Sequence[ArchivedRow], level: int) -> HistoryName:
+    """The name of a file with these rows, of which there is at least one."""
+    times = [row.times.requested_at for row in rows]
+    return HistoryName(min(times), max(times), level)
+
+
+def encode_rows(rows: Iterable[ArchivedRow]) -> bytes:
+    """A whole file with these rows, by requested time."""
+    ordered = sorted(rows, key=lambda row: (row.times.requested_at, row.times.action))
+    columns = [
+        [str(row.times.requested_at) for row in ordered],
+        [str(row.times.completed_at) for row in ordered],
+        [str(row.times.action) for row in ordered],
+        [row.metadata for row in ordered],
+        [row.plan for row in ordered],
+        [_VERSION] * len(ordered),
+    ]
+    schema = _schema()
+    arrays = [pa.array(c, field.type) for c, field in zip(columns, schema, strict=True)]
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        pa.table(arrays, schema=schema),
+        sink,
+        row_group_size=_GROUP_ROWS,
+        compression="gzip",
+        store_schema=False,
+        write_page_checksum=True,
+    )
+    return bytes(memoryview(sink.getvalue()))
+
+
+class HistoryReader:
+    """Reads parts of one file; `Corrupt` for whatever does not read."""
+
+    def __init__(self, source: IO[bytes], name: HistoryName, where: str) -> None:
+        self._where = where
+        self._name = name
+        try:
+            self._file = pq.ParquetFile(source, page_checksum_verification=True)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise self._corrupt(error) from error
+
+    def read_times(self) -> tuple[tuple[ArchivedTimes, ...], ...]:
+        """The times of all rows, by row group."""
+        groups = range(self._file.metadata.num_row_groups)
+        found = tuple(tuple(map(self._times_of, self._read(at, _TIMES))) for at in groups)
+        times = [row.requested_at for group in found for row in group]
+        if not times or (min(times), max(times)) != (self._name.first, self._name.last):
+            raise Corrupt(
+                "The file does not hold the instants that its name says.", where=self._where
+            )
+        return found
+
+    def read_metadata(self, group: int) -> tuple[bytes, ...]:
+        """The content of the completed files of one row group."""
+        return tuple(_bytes(row["metadata"]) or b"" for row in self._read(group, ["metadata"]))
+
+    def read_rows(self) -> tuple[ArchivedRow, ...]:
+        """Everything."""
+        found = []
+        for at, times in enumerate(self.read_times()):
+            for row, own in zip(self._read(at, ["metadata", "plan"]), times, strict=True):
+                plan = _bytes(row.get("plan"))
+                found.append(ArchivedRow(own, _bytes(row["metadata"]) or b"", plan))
+        return tuple(found)
+
+    def _read(self, group: int, columns: list[str]) -> list[dict[str, Any]]:
+        try:
+            rows = self._file.read_row_group(group, columns=columns, use_threads=False)
+            missing = {*columns} - {*rows.column_names, "plan"}
+            if missing:
+                raise ValueError(f"there is no column {', '.join(sorted(missing))}")
+            found: list[dict[str, Any]] = rows.to_pylist()
+        except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+            raise self._corrupt(error) from error
+        return found
+
+    def _times_of(self, row: dict[str, Any]) -> ArchivedTimes:
+        try:
+            times = ArchivedTimes(
+                RequestedAt.parse(row["instantTime"]),
+                Action(row["action"]),
+                CompletedAt.parse(row["completionTime"]),
+            )
+            if str(times.completed_at) <= str(times.requested_at):
+                raise ValueError(f"{times.requested_at} completed before it was requested")
+        except (ValueError, AttributeError, TypeError, Corrupt) as error:
+            raise self._corrupt(error) from error
+        return times
+
+    def _corrupt(self, error: Exception) -> Corrupt:
+        return Corrupt(f"Archived instants do not decode: {error}", where=self._where)
+
+
+def _bytes(value: Any) -> bytes | None:
+    return None if value is None else bytes(memoryview(value))
+
+
+@cache
+def _schema() -> pa.Schema:
+    text = resources.files("lentic.format") / "schemas" / "HoodieLSMTimelineInstant.avsc"
+    avro = json.dumps(json.loads(text.read_text("utf-8")), separators=(",", ":"))
+    return pa.schema(
+        [
+            pa.field("instantTime", pa.string()),
+            pa.field("completionTime", pa.string()),
+            pa.field("action", pa.string()),
+            pa.field("metadata", pa.binary()),
+            pa.field("plan", pa.binary()),
+            pa.field("version", pa.int32(), nullable=False),
+        ],
+        metadata={"parquet.avro.schema": avro, "writer.model.name": "avro"},
+    )
