@@ -18,10 +18,14 @@ from lentic.query.incremental import read_changed_rows
 from lentic.query.snapshot import read_rows, stream_rows
 from lentic.query.source import load_source
 from lentic.services import catalog
+from lentic.services.archive import archive_timeline
 from lentic.services.clean import run_clean
 from lentic.services.explain import Explanation, explain_service
 from lentic.services.outcome import Outcome
 from lentic.services.plans import PendingPlan, list_plans
+from lentic.services.restore import restore_table
+from lentic.services.savepoint import make_savepoint, remove_savepoint
+from lentic.services.undo_completed import roll_back_instant
 from lentic.services.verify import verify_table
 from lentic.timeline.history import load_history
 from lentic.timeline.instant import Instant
@@ -235,6 +239,29 @@ class Table:
         """
         done = run_clean(self._opened, self._engine, waits=wait).cleans
         return done[-1] if done else None
+
+    def archive(self) -> list[Instant]:
+        """Move the oldest instants from the active timeline to the history, if there are more
+        than `hoodie.keep.max.commits`; the instants that were moved."""
+        return list(archive_timeline(self._opened))
+
+    def rollback(self, requested_at: str) -> Instant:
+        """Undo one instant: a write or plan that is pending, or the newest commit. The rollback."""
+        return roll_back_instant(self._opened, RequestedAt(requested_at))
+
+    def savepoint(self, requested_at: str | None = None, *, comment: str = "") -> Instant:
+        """Keep the table as it was right after a commit, the newest by default, from being cleaned
+        or archived, so that `restore` can bring it back."""
+        at = None if requested_at is None else RequestedAt(requested_at)
+        return make_savepoint(self._opened, at, comment=comment)
+
+    def remove_savepoint(self, requested_at: str) -> None:
+        """Let go of the savepoint of the commit at `requested_at`."""
+        remove_savepoint(self._opened, RequestedAt(requested_at))
+
+    def restore(self, requested_at: str) -> Instant:
+        """Bring the table back to what it was right after a commit: everything later is undone."""
+        return restore_table(self._opened, RequestedAt(requested_at))
 
     def _run(self, service: str, **params: Any) -> Outcome | None:
         at = self.schedule(service, **params)

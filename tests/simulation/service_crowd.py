@@ -28,7 +28,7 @@ from lentic.timeline.reader import load_timeline
 from tests.simulation.crowd import LEASE_MS, NBCC, OCC, PAUSES_MS, SCHEMA
 
 WRITERS = ("w1", "w2")
-SERVICES = ("compact", "log_compact", "cluster", "clean")
+SERVICES = ("compact", "log_compact", "cluster", "clean", "archive")
 SHARED = "shared"
 OPTIONS = {
     "hoodie.client.heartbeat.interval_in_ms": 2_000,
@@ -213,7 +213,7 @@ def _run_to_rest(table: Table) -> list[str]:
             with suppress(Conflict, LenticError):
                 table.execute(str(plan.requested_at))
         table.clean()
-        # table.archive()
+        table.archive()
     return []
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from lentic.services.outcome import Outcome
+from lentic.services.plans import PendingPlan
 from lentic.table import Table
 from lentic.timeline.instant import Instant
 from lentic.view.files import FileSlice
@@ -109,3 +111,15 @@ def instant_facts(instant: Instant) -> dict[str, str | None]:
         "action": instant.action.value,
         "state": instant.state.value,
     }
+
+
+def plan_facts(plan: PendingPlan) -> dict[str, Any]:
+    """One pending plan as `lentic plans --json` prints it."""
+    return asdict(plan) | {"action": plan.action.value, "state": plan.state.value}
+
+
+def outcome_facts(outcome: Outcome | None) -> dict[str, str | None] | None:
+    """How a plan ended, as the commands of services print it with --json."""
+    if outcome is None:
+        return None
+    return {"outcome": type(outcome).__name__} | instant_facts(outcome.instant)

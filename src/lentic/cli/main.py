@@ -20,6 +20,7 @@ from lentic.cli.render import (
     render_table_facts,
     render_timeline,
 )
+from lentic.cli.services import add_commands
 from lentic.errors import LenticError
 
 app = typer.Typer(
@@ -106,6 +107,9 @@ def demo(
 ) -> None:
     """Write, compact and read a small table on Spark in local mode."""
     run_demo(path, as_json=as_json)
+
+
+add_commands(app)
 
 
 def main() -> None:

@@ -14,6 +14,8 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from lentic.cli.facts import TableFacts
+from lentic.services.explain import Explanation
+from lentic.services.plans import PendingPlan
 from lentic.timeline.instant import Instant
 
 _STATE_COLOUR = {"completed": "green", "inflight": "yellow", "requested": "yellow"}
@@ -42,6 +44,35 @@ def render_timeline(instants: Iterable[Instant]) -> Grid:
         for instant in instants
     ]
     return grid("timeline", ("requested at", "completed at", "action", "state"), rows)
+
+
+def render_plans(plans: Iterable[PendingPlan]) -> Grid:
+    rows = [
+        (
+            plan.requested_at,
+            plan.action.value,
+            plan.state.value,
+            plan.owner or "nobody",
+            f"{plan.age_s:.0f} s",
+            "; ".join(plan.blockers) or "nothing",
+            plan.next_step,
+        )
+        for plan in plans
+    ]
+    columns = ("requested at", "service", "state", "owner", "age", "in the way", "next")
+    return grid("pending plans", columns, rows)
+
+
+def render_explanation(explanation: Explanation) -> Group:
+    rows = [
+        (step.what, step.files, size(step.bytes), "" if step.rows is None else step.rows)
+        for step in explanation.steps
+    ]
+    said = Text("\n".join(f"conflict: {line}" for line in explanation.conflicts))
+    if not rows:
+        return Group(Text("There is nothing to do."))
+    title = f"{explanation.service}, dry run"
+    return Group(grid(title, ("what", "files", "bytes", "rows"), rows), said)
 
 
 def render_rows(shown: pa.Table) -> Grid:

@@ -15,7 +15,7 @@ from lentic.config.clustering import CLUSTER_SORT, CLUSTER_TARGET_BYTES, Curve
 from lentic.config.services import REMOVABLE
 from lentic.errors import Corrupt, UnsupportedFormat
 from lentic.format.avro import Fields, SchemaName, decode_container, encode_container
-from lentic.format.locations import absolute_location, data_path_of
+from lentic.format.locations import absolute_path, relative_path
 from lentic.format.names import parse_base_file, parse_log_file
 
 REMOVABLE_KEY = REMOVABLE.key
@@ -129,8 +129,8 @@ def _group_record(group: ClusteringGroup, root: str) -> dict[str, object]:
 
 def _slice_record(part: SlicePlan, root: str) -> dict[str, object]:
     return {
-        "dataFilePath": absolute_location(root, part.base_file) if part.base_file else "",
-        "deltaFilePaths": [absolute_location(root, path) for path in part.log_files],
+        "dataFilePath": absolute_path(part.base_file, root) if part.base_file else "",
+        "deltaFilePaths": [absolute_path(path, root) for path in part.log_files],
         "fileId": part.file_id,
         "partitionPath": part.partition,
         "bootstrapFilePath": "",
@@ -223,7 +223,7 @@ def _parse_slice(found: Fields, root: str) -> SlicePlan:
 
 
 def _inside(path: str, root: str, where: str) -> str:
-    inside = data_path_of(root, path)
+    inside = relative_path(path, root)
     if inside is None:
         raise Corrupt(
             f"The plan names {path!r}, which is no data file of the table at {root!r}.",

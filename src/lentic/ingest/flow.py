@@ -23,6 +23,7 @@ from lentic.errors import (
 )
 from lentic.format.record_fields import META_FIELDS
 from lentic.format.table_config import MergeMode, TableConfig
+from lentic.services import inline
 from lentic.services.failed_writes import clean_up_failed_writes
 from lentic.services.rollback import roll_back, withdraw
 from lentic.timeline.reader import load_timeline
@@ -99,7 +100,14 @@ def _signs_of_life(
     return staying_alive(table, engine, begun.instant.requested_at, epoch=begun.epoch)
 
 
-def retrying(table: OpenTable, attempt: Callable[[], Commit]) -> Commit:
+def retrying(table: OpenTable, engine: Engine, attempt: Callable[[], Commit]) -> Commit:
+    """`_retrying`, and then the services that are due: the commit has landed before they begin."""
+    done = _retrying(table, attempt)
+    inline.run_due_services(table, engine)
+    return done
+
+
+def _retrying(table: OpenTable, attempt: Callable[[], Commit]) -> Commit:
     """`attempt`, again as often as the options allow while it loses to other writers.
 
     Each time all that depends on the table is read anew; rows must be such that they can be read

@@ -75,7 +75,7 @@ class MergeBuilder:
                 safe="nothing was written",
                 next_step="add .when_matched_update() or .when_not_matched_insert()",
             )
-        return retrying(self.table, self._execute)
+        return retrying(self.table, self.engine, self._execute)
 
     def _execute(self) -> Commit:
         table = self.table

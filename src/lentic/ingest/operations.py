@@ -38,12 +38,12 @@ def bulk_insert(table: OpenTable, engine: Engine, rows: Any, sort_by: Sequence[s
 def _write_again(table: OpenTable, engine: Engine, rows: Any, request: Request) -> Commit:
     if isinstance(rows, pa.RecordBatchReader) and table.sharing.conflict_retries:
         rows = rows.read_all()  # which can be read again
-    return retrying(table, lambda: write(table, engine, rows, request))
+    return retrying(table, engine, lambda: write(table, engine, rows, request))
 
 
 def delete(table: OpenTable, engine: Engine, what: Any) -> Commit:
     """Delete the rows that a predicate describes, or that rows of key columns name."""
-    return retrying(table, lambda: _delete(table, engine, what))
+    return retrying(table, engine, lambda: _delete(table, engine, what))
 
 
 def _delete(table: OpenTable, engine: Engine, what: Any) -> Commit:
@@ -80,4 +80,4 @@ def delete_partitions(table: OpenTable, engine: Engine, partitions: Sequence[str
                 next_step="name partitions as their folders are called",
             )
     request = Request(Operation.DELETE_PARTITION, partitions=tuple(sorted(set(partitions))))
-    return retrying(table, lambda: write(table, engine, None, request))
+    return retrying(table, engine, lambda: write(table, engine, None, request))

@@ -25,11 +25,16 @@ def archive_timeline(table: OpenTable) -> tuple[Instant, ...]:
     if not is_archive_due(sweep_markers(table), table.services.archive):
         return ()
     with transaction(table) as txn:
-        needed = _first_needed(table.storage, txn.timeline)
-        instants = plan_archive(txn.timeline, table.services.archive, needed)
+        instants = list_due(table, txn.timeline)
         if instants:
             txn.archive(instants)
         return instants
+
+
+def list_due(table: OpenTable, timeline: Timeline) -> tuple[Instant, ...]:
+    """What would be archived now."""
+    needed = _first_needed(table.storage, timeline)
+    return plan_archive(timeline, table.services.archive, needed)
 
 
 def is_archive_due(timeline: Timeline, options: ArchiveOptions) -> bool:

@@ -19,7 +19,8 @@ from lentic.format.clustering_plan import (
     SlicePlan,
     slice_metrics,
 )
-from lentic.format.times import RequestedAt
+from lentic.format.times import RequestedAt, is_before
+from lentic.timeline.timeline import Timeline
 from lentic.txn.conflicts import Group
 from lentic.view.files import FileGroup, FileSlice
 
@@ -38,6 +39,19 @@ class ClusteringQuestion:
     partitions: tuple[str, ...] | None = None
     is_bucketed: bool = False
     busy: frozenset[Group] = frozenset()
+
+
+def is_clustering_due(
+    timeline: Timeline, options: ClusteringOptions, last: RequestedAt | None
+) -> bool:
+    """Whether enough writes completed since the clustering at `last`, or ever if there was none."""
+    since = [
+        write
+        for write in timeline.writes()
+        if write.requested_at != last
+        and (last is None or is_before(last, write.completed_at or write.requested_at))
+    ]
+    return len(since) >= options.trigger_commits
 
 
 def plan_clustering(

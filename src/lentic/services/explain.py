@@ -9,23 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
-from lentic.config.groups import OnMetadataTable
 from lentic.coordination.lock import Intent
 from lentic.format import layout
 from lentic.format.clean import decode_clean_plan
 from lentic.format.clustering_plan import decode_clustering_plan
 from lentic.format.names import Action, State, parse_instant_file, requested_at_of
-from lentic.format.plans import decode_compaction_plan
+from lentic.format.plans import decode_compaction_plan, decode_rollback_plan
+from lentic.format.restore import decode_restore_plan
 from lentic.format.times import RequestedAt
+from lentic.services.archive import list_due
 from lentic.services.catalog import find_service
 from lentic.services.protected import compaction_inputs
+from lentic.services.restore import publish_restore
+from lentic.services.savepoint import make_savepoint
+from lentic.services.undo_completed import roll_back_instant
 from lentic.storage.base import Storage
 from lentic.timeline.instant import WRITES, Instant
 from lentic.timeline.reader import load_commit_metadata, load_timeline
 from lentic.timeline.timeline import Timeline
-from lentic.txn.transaction import OpenTable
+from lentic.txn.transaction import OpenTable, transaction
+from lentic.view.listing import load_table_files
 from lentic.write import markers
 
 
@@ -68,7 +73,13 @@ class Explanation:
 
 
 def explain_service(table: OpenTable, name: str, given: Mapping[str, Any]) -> Explanation:
-    """What `schedule(name)` would publish now, described."""
+    """What the service would do now; nothing is done.
+
+    Besides those that work by plans: "archive", and "rollback", "restore" and "savepoint" with
+    `requested_at`.
+    """
+    if name in _OTHERS:
+        return _OTHERS[name](table, **given)
     service = find_service(name, given)
     drafted = _draft(table, lambda dry: service.schedule(dry, **given))
     if drafted is None:
@@ -80,6 +91,63 @@ def explain_service(table: OpenTable, name: str, given: Mapping[str, Any]) -> Ex
     return _describe(table, name, service.action, path, table.storage.read(path), drafted)
 
 
+def _explain_archive(table: OpenTable) -> Explanation:
+    due = list_due(table, load_timeline(table.storage))
+    return Explanation("archive", (Step("archive instants", len(due)),) if due else ())
+
+
+def _explain_rollback(table: OpenTable, requested_at: str) -> Explanation:
+    at = RequestedAt(requested_at)
+    drafted = _draft(table, lambda dry: roll_back_instant(dry, at).requested_at)
+    if not isinstance(drafted, Intent) or not drafted.path.endswith(".rollback.requested"):
+        return Explanation("rollback", (Step("finish a rollback that was begun", 0),))
+    storage, timeline = table.storage, load_timeline(table.storage)
+    plan = decode_rollback_plan(drafted.content, root=storage.root, where=drafted.path)
+    return Explanation("rollback", (_measure(storage, timeline, "delete", plan.files),))
+
+
+def _explain_restore(table: OpenTable, requested_at: str) -> Explanation:
+    at = RequestedAt(requested_at)
+
+    def schedule(dry: OpenTable) -> RequestedAt:
+        with transaction(dry) as txn:
+            return publish_restore(txn, at).requested_at
+
+    drafted = _draft(table, schedule)
+    assert isinstance(drafted, Intent), drafted
+    storage, timeline = table.storage, load_timeline(table.storage)
+    plan = decode_restore_plan(drafted.content, drafted.path)
+    files = [path for paths in (plan.files or {}).values() for path in paths]
+    undo = Step("undo instants", len(plan.undone))
+    return Explanation("restore", (undo, _measure(storage, timeline, "delete", files)))
+
+
+def _explain_savepoint(table: OpenTable, requested_at: str | None = None) -> Explanation:
+    at = None if requested_at is None else RequestedAt(requested_at)
+
+    def schedule(dry: OpenTable) -> RequestedAt:
+        return make_savepoint(dry, at).requested_at
+
+    drafted = _draft(table, schedule)
+    if not isinstance(drafted, Intent):
+        return Explanation("savepoint", pending=drafted)
+    name = parse_instant_file(drafted.path.rpartition("/")[2])
+    assert name is not None, drafted.path
+    storage, timeline = table.storage, load_timeline(table.storage)
+    completed_at = timeline.completions()[name.requested_at]
+    groups = load_table_files(storage, timeline).groups(completed_at)
+    files = [path for group in groups for path in group.latest.paths]
+    return Explanation("savepoint", (_measure(storage, timeline, "keep", files),))
+
+
+_OTHERS: Mapping[str, Callable[..., Explanation]] = {
+    "archive": _explain_archive,
+    "rollback": _explain_rollback,
+    "restore": _explain_restore,
+    "savepoint": _explain_savepoint,
+}
+
+
 # --- a lock that only takes notes ---------------------------------------------------------------
 
 
@@ -89,6 +157,26 @@ class _Noted(Exception):
     def __init__(self, intent: Intent) -> None:
         super().__init__(intent.path)
         self.intent = intent
+
+
+class _Reading:
+    """A storage that is only read. What every transaction tidies up first stays as it is; whatever
+    else would be written ends the dry run."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._storage, name)
+
+    def delete(self, path: str) -> bool:
+        return False
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Nothing is replaced."""
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        raise _Noted(Intent(path, data))
 
 
 class _DryHeld:
@@ -120,10 +208,9 @@ def _draft(
     table: OpenTable, schedule: Callable[[OpenTable], RequestedAt | None]
 ) -> Intent | RequestedAt | None:
     """What `schedule` would publish, the plan that it found instead, or None."""
-    # Whoever plans first may drop a metadata table from the properties; a dry run must not.
-    options = replace(table.write_options, on_metadata_table=OnMetadataTable.REFUSE)
+    reading = cast(Storage, _Reading(table.storage))
     try:
-        return schedule(replace(table, lock=_DryLock(), write_options=options))
+        return schedule(replace(table, lock=_DryLock(), storage=reading))
     except _Noted as noted:
         return noted.intent
 

@@ -33,7 +33,7 @@ def restore_table(table: OpenTable, at: RequestedAt) -> Instant:
     """
     finish_restores(table)
     with transaction(table) as txn:
-        restore = _publish(txn, at)
+        restore = publish_restore(txn, at)
     return execute_restore(table, restore) or restore
 
 
@@ -45,7 +45,8 @@ def plan_undone(timeline: Timeline, point: Instant) -> tuple[Instant, ...]:
     return (*reversed(pending), *reversed(tuple(later)))
 
 
-def _publish(txn: Transaction, at: RequestedAt) -> Instant:
+def publish_restore(txn: Transaction, at: RequestedAt) -> Instant:
+    """Decide to go back: from here on nothing later is seen, and nobody builds upon it."""
     point = find_write(txn, at)
     assert point.completed_at is not None
     _ensure_none_begun_elsewhere(txn)
