@@ -86,7 +86,7 @@ def _savepoint(player: Player, step: Step, _: str) -> str:
 
 
 def _release(player: Player, step: Step, _: str) -> str:
-    player.story.release(player.saved_at)
+    player.story.release(player.saved_at, step.by)
     return player.saved_at
 
 

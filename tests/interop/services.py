@@ -134,11 +134,14 @@ class ServiceStory(Story):
         self.look_closely(f"{by} made a savepoint")
         return last
 
-    def release(self, at: str) -> None:
+    def release(self, at: str, by: str) -> None:
         """Protect it no longer."""
-        self._ask_hudi("run", "release", at)
+        if by == HUDI:
+            self._ask_hudi("run", "release", at)
+        else:
+            self.open().remove_savepoint(at)
         del self.saved[at]
-        self.look_closely("hudi released a savepoint")
+        self.look_closely(f"{by} removed a savepoint")
 
     def restore(self, at: str, by: str) -> None:
         """Back to what the table was when it was saved."""

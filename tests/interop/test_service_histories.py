@@ -21,7 +21,7 @@ from tests.interop.compare import RowsDiffer
 from tests.interop.readers import ApacheHudi, EngineFailed
 from tests.interop.service_histories import SHAPES, make_history
 from tests.interop.service_player import Player
-from tests.interop.services import LENTIC, ServiceStory
+from tests.interop.services import ServiceStory
 
 ASKED_FOR = os.environ.get("LENTIC_SERVICE_HISTORIES", "")
 AMOUNT = int(ASKED_FOR or "2")
@@ -38,8 +38,9 @@ def test_no_history_of_services_by_both_engines_changes_a_row(
     # Not a folder of pytest's, which the next runs would clear away with the evidence in it.
     folder = Path(tempfile.mkdtemp(prefix=f"lentic-services-{seed}-"))
     apache_hudi.ensure_running()
+    maker = history.steps[0].by
     story = ServiceStory.begin_by(
-        LENTIC, str(folder / "table"), history.shape, apache_hudi, is_thorough=bool(ASKED_FOR)
+        maker, str(folder / "t"), history.shape, apache_hudi, is_thorough=bool(ASKED_FOR)
     )
     player = Player(story)
     try:

@@ -221,7 +221,7 @@ def test_what_one_engine_saved_survives_cleaning_and_the_other_restores_it(
     story.upsert(rows(20, 60, 9))
     if shape.is_mor:
         story.serve("compaction", saver, restorer)
-    story.release(at)
+    story.release(at, restorer)
     story.upsert(rows(0, 60, 10))
     story.upsert(rows(0, 60, 11))
     story.serve("clean", saver, restorer)
