@@ -39,6 +39,7 @@ LENTIC_SERVES = (HUDI, LENTIC, LENTIC)
 LENTIC_EXECUTES = (LENTIC, HUDI, LENTIC)
 HUDI_EXECUTES = (LENTIC, LENTIC, HUDI)
 PAIRS = (HUDI_SERVES, LENTIC_SERVES, LENTIC_EXECUTES, HUDI_EXECUTES)
+IN_SHORT = (COW_JOIN, COW_BUCKETS, MOR_BUCKETS, MOR_JOIN)
 
 pytestmark = pytest.mark.interop
 
@@ -94,7 +95,7 @@ def keep_house_again(story: ServiceStory, writer: str, planner: str, executor: s
     [
         *(
             pytest.param(shape, pair, False, id=f"{shape}-{_named(pair)}-in-short")
-            for shape, pair in zip((MOR_BUCKETS, MOR_JOIN, MOR_JOIN, COW_JOIN), PAIRS, strict=True)
+            for shape, pair in zip(IN_SHORT, PAIRS, strict=True)
         ),
         *(
             pytest.param(shape, pair, True, id=f"{shape}-{_named(pair)}", marks=pytest.mark.slow)
@@ -188,11 +189,10 @@ def test_both_engines_archive_in_turns_and_read_the_same_history(
 @pytest.mark.parametrize(
     ("shape", "saver", "restorer"),
     [
-        (MOR_BUCKETS, LENTIC, HUDI),
-        pytest.param(MOR_BUCKETS, HUDI, LENTIC, marks=pytest.mark.slow),
+        pytest.param(COW_JOIN, HUDI, LENTIC, id="in-short"),
         *(
             pytest.param(shape, *pair, marks=pytest.mark.slow)
-            for shape in (MOR_JOIN, COW_BUCKETS, COW_JOIN)
+            for shape in SHAPES
             for pair in ((LENTIC, HUDI), (HUDI, LENTIC), (HUDI, HUDI), (LENTIC, LENTIC))
         ),
     ],
