@@ -163,6 +163,25 @@ def test_a_write_is_never_lost_in_groups_that_are_going_to_be_clustered(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("shape", [MOR_BUCKETS, COW_BUCKETS], ids=str)
+def test_both_engines_find_the_buckets_that_lentic_clustered(
+    shape: Shape, tmp_path: Path, apache_hudi: ApacheHudi
+) -> None:
+    """Rows are sorted within their bucket, which Hudi cannot plan; then it writes into them."""
+    story = ServiceStory.begin(str(tmp_path / "t"), shape, apache_hudi)
+    story.upsert(rows(0, 40, 1))
+    for ts in range(2, 5, 2):
+        story.upsert(rows(10, 50, ts))
+        story.serve("clustering", LENTIC, LENTIC)
+        story.write(HUDI, "upsert", rows(0, 60, ts + 1))
+    story.delete_keys(rows(0, 8, 0))
+    story.serve("clean", HUDI, LENTIC)
+    if shape.is_mor:
+        story.serve("compaction", HUDI, HUDI)
+    story.upsert(rows(0, 60, 9))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_both_engines_archive_in_turns_and_read_the_same_history(
     shape: Shape, tmp_path: Path, apache_hudi: ApacheHudi
