@@ -11,6 +11,7 @@ ARGS ?=
 SEED ?= 0
 SEEDS ?= 2000
 SECONDS_EACH ?= 300
+SERVICE_HISTORIES ?= 12
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -80,7 +81,8 @@ scenarios: setup ## The scenarios of RFC-79, 2000 schedules with faults each: SE
 
 .PHONY: interop
 interop: setup ## Apache Hudi and hudi-rs read our tables, and we read theirs
-	LENTIC_INTEROP=require $(BIN)/python -m pytest tests/interop $(ARGS)
+	LENTIC_INTEROP=require LENTIC_SERVICE_HISTORIES=$(SERVICE_HISTORIES) \
+	  $(BIN)/python -m pytest tests/interop $(ARGS)
 
 .PHONY: properties
 properties: setup ## Property tests at length: 20,000 examples each

@@ -128,7 +128,11 @@ class Model:
         self.delete({key for key, row in self.rows.items() if row["part"] in partitions})
 
     def table(self) -> pa.Table:
-        return pa.Table.from_pylist(list(self.rows.values()), self.schema)
+        return self.table_of(self.rows)
+
+    def table_of(self, rows: Mapping[str, Mapping[str, Any]]) -> pa.Table:
+        """What it held once, in the schema of now."""
+        return pa.Table.from_pylist(list(rows.values()), self.schema)
 
 
 @dataclass(slots=True)

@@ -134,11 +134,14 @@ class ServiceStory(Story):
         self.look_closely(f"{by} made a savepoint")
         return last
 
-    def release(self, at: str) -> None:
+    def release(self, at: str, by: str) -> None:
         """Protect it no longer."""
-        self._ask_hudi("run", "release", at)
+        if by == HUDI:
+            self._ask_hudi("run", "release", at)
+        else:
+            self.open().remove_savepoint(at)
         del self.saved[at]
-        self.look_closely("hudi released a savepoint")
+        self.look_closely(f"{by} removed a savepoint")
 
     def restore(self, at: str, by: str) -> None:
         """Back to what the table was when it was saved."""
@@ -169,6 +172,14 @@ class ServiceStory(Story):
     def pending(self) -> set[str]:
         """When each instant was requested that has not ended."""
         return {str(i.requested_at) for i in self.open().timeline() if i.is_pending}
+
+    def hudi_history(self) -> set[str]:
+        """When each archived commit was requested, as Hudi tells it."""
+        window = "start_ts => '20000101000000000', end_ts => '21000101000000000'"
+        told = self.hudi_runs(
+            f"call show_archived_commits(table => 'target', limit => 1000, {window})"
+        )
+        return {row[0] for row in told}
 
     def look_closely(self, what: str) -> None:
         """Every reader, and lentic's own examination."""
