@@ -30,9 +30,10 @@ from lentic.services.schedule import load_planned_slice, makers, planned_groups
 from lentic.timeline.instant import Instant
 from lentic.timeline.reader import load_compaction_plan
 from lentic.txn.transaction import OpenTable, transaction
+from lentic.view.files import FileGroupId
 from lentic.view.listing import load_table_view, load_writes
 from lentic.view.schema import load_avro_schema, load_table_schema
-from lentic.view.table_view import Writes
+from lentic.view.table_view import Writes, ended_groups
 from lentic.write import completion, markers
 from lentic.write.commit import Begun, Commit, commit_write
 from lentic.write.completion import Share, decode_accepted, encode_accepted
@@ -94,7 +95,10 @@ def _run_compaction(
         guard=begun.guard,
         on_rerun=table.write_options.on_rerun,
     )
-    texts = engine.run(work, plan.operations, Stage("compacting", measure_compaction))
+    # What was replaced since the plan has no rows any more; the rest is as good as ever.
+    ended = ended_groups(work.writes)
+    standing = [op for op in plan.operations if FileGroupId(op.partition, op.file_id) not in ended]
+    texts = engine.run(work, standing, Stage("compacting", measure_compaction))
     return commit_write(
         table,
         begun,

@@ -82,6 +82,8 @@ def _compact(table: OpenTable, engine: Engine) -> None:
 def _cluster(table: OpenTable, engine: Engine) -> None:
     options = table.services.clustering
     timeline = load_timeline(table.storage)
+    for plan in timeline.pending(Action.CLUSTERING) if options.inline else ():
+        execute_clustering(table, engine, plan.requested_at)  # somebody left it; new ones avoid it
     if not is_clustering_due(timeline, options, _last_clustering(table, timeline)):
         return
     if (at := schedule_clustering(table)) is not None and options.inline:

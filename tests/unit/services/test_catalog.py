@@ -206,3 +206,20 @@ def test_a_clustering_is_due_after_enough_commits_since_the_last() -> None:
     replaced = load_timeline(table._opened.storage).completed(Action.REPLACECOMMIT)
     assert len(replaced) == 2
     assert table.verify() == []
+
+
+@pytest.mark.parametrize("verb", ["insert_overwrite", "delete_partitions"])
+def test_a_compaction_is_executed_without_the_groups_that_were_replaced_since(verb: str) -> None:
+    table = _table(1, buckets=None)
+    table.upsert(rows(("e", 1, "other")))
+    table.upsert(rows(("a", 5, "d"), ("e", 5, "other")))
+    at = table.schedule("compaction")
+    assert at is not None
+    if verb == "insert_overwrite":
+        table.insert_overwrite(rows(("z", 1, "d")))
+    else:
+        table.delete_partitions(["d"])
+    before = sorted(row["id"] for row in table.read().to_pylist())
+    assert isinstance(table.execute(at), Committed)
+    assert sorted(row["id"] for row in table.read().to_pylist()) == before
+    assert table.verify() == []
