@@ -79,6 +79,10 @@ crowd: setup ## Many writers, compactors and a cleaner, simulated with faults: S
 scenarios: setup ## The scenarios of RFC-79, 2000 schedules with faults each: SEED=0 SEEDS=2000
 	LENTIC_SCENARIO_SEED=$(SEED) LENTIC_SCENARIO_SEEDS=$(SEEDS) $(BIN)/python -m pytest tests/rfc/test_rfc79_scenarios.py $(ARGS)
 
+.PHONY: services
+services: setup ## All table services and two writers, simulated with faults: SEED=0 SEEDS=2000
+	LENTIC_SERVICES_SEED=$(SEED) LENTIC_SERVICES_SEEDS=$(SEEDS) $(BIN)/python -m pytest -s tests/simulation/test_services_together.py $(ARGS)
+
 .PHONY: interop
 interop: setup ## Apache Hudi and hudi-rs read our tables, and we read theirs
 	LENTIC_INTEROP=require LENTIC_SERVICE_HISTORIES=$(SERVICE_HISTORIES) \
@@ -112,6 +116,10 @@ bench-writes: setup ## Writes: time, memory, bytes; beside peers with ARGS="--pe
 .PHONY: bench-writers
 bench-writers: setup ## Two writers on one table at once, against one that does both batches
 	$(BIN)/python -m bench.writers $(ARGS)
+
+.PHONY: bench-long
+bench-long: setup ## 1,000 small commits with inline services: is the last as fast as the first?
+	$(BIN)/python -m bench.long $(ARGS)
 
 .PHONY: format
 format: setup ## Format, and mend what ruff can mend
