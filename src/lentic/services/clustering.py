@@ -107,11 +107,12 @@ def _pending_plan(txn: Transaction) -> RequestedAt | None:
 def _parse_curve(curve: Curve | str | None, columns: tuple[str, ...]) -> Curve | None:
     if curve is None:
         return None
-    if curve not in tuple(Curve):
+    named = curve.upper()
+    if named not in tuple(Curve):
         raise ConfigError(
             f"There is no curve {curve!r}.",
             safe="nothing was written",
-            next_step=f"choose among {', '.join(Curve)}",
+            next_step=f"choose among {', '.join(known.lower() for known in Curve)}",
         )
     if not columns:
         raise ConfigError(
@@ -119,7 +120,7 @@ def _parse_curve(curve: Curve | str | None, columns: tuple[str, ...]) -> Curve |
             safe="nothing was written",
             next_step="name columns in sort_by, or leave curve out",
         )
-    return Curve(curve)
+    return Curve(named)
 
 
 def _ensure_curve_fits(curve: Curve, columns: tuple[str, ...]) -> None:

@@ -1,0 +1,86 @@
+"""The commands that look after a table: what they do, and that a dry run does nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+import lentic
+from lentic.cli.main import app
+from lentic.table import Table
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    made = lentic.create(
+        str(tmp_path / "orders"), "id string, v bigint", key="id", ordering="v", buckets=1
+    )
+    for number in range(6):
+        made.upsert(pa.table([["a", f"k{number}"], [number, number]], schema=made.schema))
+    return made
+
+
+def _run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def _json(*arguments: str) -> Any:
+    return json.loads(_run(*arguments, "--json"))
+
+
+def _files(table: Table) -> dict[str, bytes]:
+    root = Path(table.path)
+    return {str(f.relative_to(root)): f.read_bytes() for f in root.rglob("*") if f.is_file()}
+
+
+@pytest.mark.parametrize("command", ["compact", "log-compact", "cluster"])
+def test_a_service_says_what_it_would_do_then_does_it(table: Table, command: str) -> None:
+    more = ("--sort-by", "v,id", "--curve", "zorder") if command == "cluster" else ()
+    before, rows = _files(table), table.read().num_rows
+    said = _json(command, table.path, *more, "--dry-run")
+    assert _files(table) == before
+    assert said["steps"][0]["what"] == "read" and said["steps"][0]["files"] == 6
+    assert "read" in _run(command, table.path, *more, "--dry-run")
+    done = _json(command, table.path, *more)
+    assert done["outcome"] == "Committed" and done["state"] == "completed"
+    assert table.read().num_rows == rows
+    assert table.verify() == []
+
+
+def test_clean_and_archive_with_nothing_to_do_say_so(table: Table) -> None:
+    assert _json("clean", table.path) is None
+    assert "nothing to do" in _run("clean", table.path)
+    assert "nothing to do" in _run("archive", table.path, "--dry-run")
+    assert _json("archive", table.path) == []
+
+
+def test_plans_show_what_is_pending_and_what_to_do(table: Table) -> None:
+    assert _json("plans", table.path) == []
+    at = table.schedule("compaction")
+    (plan,) = _json("plans", table.path)
+    assert plan["requested_at"] == at and plan["action"] == "compaction"
+    assert plan["next_step"] == f't.execute("{at}")'
+    shown = _run("plans", table.path)
+    assert str(at) in shown and "nobody" in shown
+
+
+def test_a_savepoint_is_kept_gone_back_to_and_let_go(table: Table) -> None:
+    at = table.timeline()[-1].requested_at
+    assert _json("savepoint", table.path, "--dry-run")["steps"][0]["what"] == "keep"
+    assert _json("savepoint", table.path)["requested_at"] == at
+    later = table.upsert(pa.table([["z"], [9]], schema=table.schema)).requested_at
+    assert _json("rollback", table.path, later, "--dry-run")["steps"][0]["files"] == 1
+    assert _json("rollback", table.path, later)["action"] == "rollback"
+    table.upsert(pa.table([["y"], [9]], schema=table.schema))
+    assert _json("restore", table.path, at, "--dry-run")["steps"][0]["files"] == 1
+    assert _json("restore", table.path, at)["action"] == "restore"
+    assert {row["id"] for row in table.read().to_pylist()} == {"a", *(f"k{n}" for n in range(6))}
+    assert _json("savepoint", table.path, "--at", at, "--remove") == at
+    assert table.verify() == []
