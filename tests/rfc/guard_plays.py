@@ -144,10 +144,10 @@ class Play:
         return now is not None and now.is_completed
 
     def when(self, name: str, op: str, *words: str) -> int | None:
-        """The step at which somebody first did such a thing with success, if ever."""
+        """The step at which somebody first created such a file, if ever; a failure creates none."""
         for line in self.scene.sim.trace:
             step, _, who, what, *rest = line.split()
-            if (who, what) == (name, op) and "False" not in rest and all(w in line for w in words):
+            if (who, what, rest[:1]) == (name, op, ["True"]) and all(w in line for w in words):
                 return int(step)
         return None
 
