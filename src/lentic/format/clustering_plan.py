@@ -24,6 +24,9 @@ CURVE_KEY = "lentic.clustering.curve"
 """Where the extra map says along which curve rows lie; Hudi has that from its own options."""
 
 _STRATEGY = "org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecutionStrategy"
+_WITHIN_GROUPS = "lentic.SortWithinFileGroups"
+"""What our plans for tables with buckets name instead: no strategy of Hudi's keeps rows in their
+file group, so that it must not execute them."""
 _VERSION = 1
 _MIB = 1024 * 1024
 _KIND: SchemaName = "HoodieRequestedReplaceMetadata"
@@ -66,6 +69,8 @@ class ClusteringPlan:
     curve: Curve | None = None
     target_bytes: int | None = None
     removable: bool = False
+    stays: bool = False
+    """Each slice is written anew under its own file id; later logs are not its concern."""
     params: Mapping[str, str] = field(default_factory=dict)
     """What else the strategy is told."""
     extra: Mapping[str, str] = field(default_factory=dict)
@@ -100,7 +105,8 @@ def encode_clustering_plan(plan: ClusteringPlan, root: str) -> bytes:
         extra[CURVE_KEY] = plan.curve.value
     if plan.removable:
         extra[REMOVABLE_KEY] = "true"
-    strategy = {"strategyClassName": _STRATEGY, "strategyParams": params, "version": _VERSION}
+    name = _WITHIN_GROUPS if plan.stays else _STRATEGY
+    strategy = {"strategyClassName": name, "strategyParams": params, "version": _VERSION}
     record = {
         "operationType": "CLUSTER",
         "clusteringPlan": {
@@ -161,6 +167,7 @@ def decode_clustering_plan(data: bytes, root: str, where: str) -> ClusteringPlan
             curve=Curve(curve) if curve else None,
             target_bytes=CLUSTER_TARGET_BYTES.parse(target) if target else None,
             removable=extra.pop(REMOVABLE_KEY, "") == "true",
+            stays=plan.record("strategy").text("strategyClassName") == _WITHIN_GROUPS,
             params=params,
             extra=extra,
         )

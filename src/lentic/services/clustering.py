@@ -20,7 +20,7 @@ from functools import partial
 from lentic.config.clustering import Curve
 from lentic.coordination.guards import remove_guards
 from lentic.engine import Engine
-from lentic.errors import ConfigError, WriteConflict
+from lentic.errors import ConfigError, InstantCancelled, WriteConflict
 from lentic.format.clustering_plan import ClusteringPlan, encode_clustering_plan
 from lentic.format.commit_metadata import CLUSTER, SCHEMA_KEY
 from lentic.format.names import Action, State, requested_at_of
@@ -36,7 +36,7 @@ from lentic.services.outcome import Outcome
 from lentic.services.rollback import execute_undo, plan_undo
 from lentic.services.schedule import planned_groups
 from lentic.timeline.instant import Instant
-from lentic.timeline.reader import load_clustering_plan
+from lentic.timeline.reader import list_rollbacks_of, load_clustering_plan, load_timeline
 from lentic.timeline.timeline import Timeline
 from lentic.txn.conflicts import Refuse, Touched
 from lentic.txn.transaction import OpenTable, Transaction, transaction
@@ -147,14 +147,16 @@ def execute_clustering(table: OpenTable, engine: Engine, at: RequestedAt) -> Out
     kept.
 
     `WriteConflict` if a group of the plan was written to since the plan was made. The plan is then
-    rolled back: it could never succeed.
+    rolled back, by that write or here: it could never succeed.
     """
     ensure_supported(table.config)
     ensure_merge_known(table.config)
     plan = Instant(at, Action.CLUSTERING, State.REQUESTED)
     try:
         return execute_plan(table, engine, plan, partial(_run_clustering, table, engine))
-    except WriteConflict as error:
+    except (WriteConflict, InstantCancelled) as error:
+        if _was_rolled_back(table, plan):
+            raise _gave_way(table, plan) from error
         if not _give_up(table, plan):
             raise
         raise _given_up(table, plan, error.what) from error
@@ -261,6 +263,22 @@ def _give_up(table: OpenTable, plan: Instant) -> bool:
     execute_undo(table, undo, now)
     remove_guards(table.storage, now.requested_at)
     return True
+
+
+def _was_rolled_back(table: OpenTable, plan: Instant) -> bool:
+    timeline = load_timeline(table.storage)
+    is_gone = timeline.find(plan) is None
+    return is_gone and bool(list_rollbacks_of(table.storage, timeline, plan))
+
+
+def _gave_way(table: OpenTable, plan: Instant) -> WriteConflict:
+    return WriteConflict(
+        f"{plan} was rolled back, by a write that came to a file group of it first or by somebody "
+        "who asked for it.",
+        where=table.storage.root,
+        safe="no row was changed, and what was written meanwhile stays",
+        next_step="schedule a clustering again",
+    )
 
 
 def _given_up(table: OpenTable, plan: Instant, why: str) -> WriteConflict:

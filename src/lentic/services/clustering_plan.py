@@ -72,6 +72,7 @@ def plan_clustering(
         curve=asked.curve if asked.sort_by else None,
         target_bytes=options.target_bytes,
         removable=asked.removable,
+        stays=asked.is_bucketed,
     )
 
 

@@ -156,3 +156,24 @@ def test_new_keys_beside_a_clustering_that_completes_are_no_conflict(kind: str) 
 
     Table(opened(table), Clusters(threads=1)).upsert(rows(("new", 10, "mon")))
     assert sum(found(table).values()) == 4 and ("new", 10, "mon") in found(table)
+
+
+@JOINED
+def test_a_write_takes_the_plan_off_the_timeline_as_it_lands(kind: str) -> None:
+    """Whoever would execute the plan later, another engine included, finds none."""
+    table = loaded(kind)
+    at = schedule(table, sort_by=("v",))
+    table.upsert(rows(("n", 1, "mon")))
+    assert [plan.requested_at for plan in pending(table)] == [at], "new keys go elsewhere"
+    table.upsert(rows(("a", 10, "mon")))
+    assert pending(table) == ()
+    assert list_leftovers(storage_of(table)) == []
+
+
+def test_in_buckets_only_who_rewrites_a_group_ends_its_plan() -> None:
+    table = loaded("MERGE_ON_READ 2")
+    at = schedule(table, sort_by=("v",))
+    table.upsert(rows(("a", 10, "mon")))
+    assert [plan.requested_at for plan in pending(table)] == [at]
+    table.insert_overwrite(rows(("a", 11, "mon")))
+    assert pending(table) == ()
