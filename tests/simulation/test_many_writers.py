@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from lentic.coordination import fenced, heartbeat
 from lentic.coordination.lock import Held, Intent
 from lentic.format.plans import encode_compaction_plan
 from lentic.format.times import RequestedAt, Zone, format_time
-from lentic.services import compaction
+from lentic.services import catalog, compaction
 from lentic.testing import sim_world
 from lentic.timeline.instant import Instant
 from lentic.timeline.reader import load_timeline
@@ -121,7 +122,8 @@ def _without_r12(patch: pytest.MonkeyPatch) -> None:
             content = encode_compaction_plan(plan)
             return txn.request_at(at, compaction.Action.COMPACTION, content).requested_at
 
-    patch.setattr(compaction, "schedule_compaction", schedule)
+    hasty = replace(catalog.SERVICES["compaction"], schedule=schedule)
+    patch.setattr(catalog, "SERVICES", {**catalog.SERVICES, "compaction": hasty})
 
 
 def _without_r14(patch: pytest.MonkeyPatch) -> None:

@@ -169,15 +169,16 @@ class HistoryReader:
 
     def read_metadata(self, group: int) -> tuple[bytes, ...]:
         """The content of the completed files of one row group."""
-        return tuple(_bytes(row["metadata"]) or b"" for row in self._read(group, ["metadata"]))
+        rows = self._read(group, ["metadata"])
+        return tuple(self._bytes(row["metadata"]) or b"" for row in rows)
 
     def read_rows(self) -> tuple[ArchivedRow, ...]:
         """Everything."""
         found = []
         for at, times in enumerate(self.read_times()):
             for row, own in zip(self._read(at, ["metadata", "plan"]), times, strict=True):
-                plan = _bytes(row.get("plan"))
-                found.append(ArchivedRow(own, _bytes(row["metadata"]) or b"", plan))
+                plan = self._bytes(row.get("plan"))
+                found.append(ArchivedRow(own, self._bytes(row["metadata"]) or b"", plan))
         return tuple(found)
 
     def _read(self, group: int, columns: list[str]) -> list[dict[str, Any]]:
@@ -204,12 +205,14 @@ class HistoryReader:
             raise self._corrupt(error) from error
         return times
 
+    def _bytes(self, value: Any) -> bytes | None:
+        try:
+            return None if value is None else bytes(memoryview(value))
+        except TypeError as error:
+            raise self._corrupt(error) from error
+
     def _corrupt(self, error: Exception) -> Corrupt:
         return Corrupt(f"Archived instants do not decode: {error}", where=self._where)
-
-
-def _bytes(value: Any) -> bytes | None:
-    return None if value is None else bytes(memoryview(value))
 
 
 @cache
