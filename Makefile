@@ -83,6 +83,14 @@ scenarios: setup ## The scenarios of RFC-79, 2000 schedules with faults each: SE
 services: setup ## All table services and two writers, simulated with faults: SEED=0 SEEDS=2000
 	LENTIC_SERVICES_SEED=$(SEED) LENTIC_SERVICES_SEEDS=$(SEEDS) $(BIN)/python -m pytest -s tests/simulation/test_services_together.py $(ARGS)
 
+.PHONY: cancels
+cancels: setup ## Writers, clusterings and cancellers, simulated with faults: SEED=0 SEEDS=20000
+	LENTIC_CANCELS_SEED=$(SEED) LENTIC_CANCELS_SEEDS=$(SEEDS) $(BIN)/python -m pytest -s tests/simulation/test_cancels.py $(ARGS)
+
+.PHONY: runners
+runners: setup ## Three runners and a writer on one table, simulated with faults: SEED=0 SEEDS=2000
+	LENTIC_RUNNERS_SEED=$(SEED) LENTIC_RUNNERS_SEEDS=$(SEEDS) $(BIN)/python -m pytest -s tests/simulation/test_runners.py $(ARGS)
+
 .PHONY: interop
 interop: setup ## Apache Hudi and hudi-rs read our tables, and we read theirs
 	LENTIC_INTEROP=require LENTIC_SERVICE_HISTORIES=$(SERVICE_HISTORIES) \
@@ -105,6 +113,16 @@ soak: setup ## Writers, compaction and readers on one table, frozen and killed: 
 	LENTIC_SOAK_S=$(SECONDS_EACH) LENTIC_SOAK_SEED=$(SEED) \
 	  $(BIN)/python -m pytest -m soak tests/writers $(ARGS)
 
+.PHONY: cancel-soak
+cancel-soak: setup ## Ingestion beside a clustering of its file groups, with Apache Hudi: SECONDS_EACH=300
+	LENTIC_INTEROP=require LENTIC_CANCEL_SOAK_S=$(SECONDS_EACH) \
+	  $(BIN)/python -m pytest -m soak tests/writers/test_cancelled_clustering.py $(ARGS)
+
+.PHONY: serve-soak
+serve-soak: setup ## Servers on tables under ingestion, one killed every 20 s: SECONDS_EACH=300
+	LENTIC_SERVE_S=$(SECONDS_EACH) LENTIC_SERVE_SEED=$(SEED) \
+	  $(BIN)/python -m pytest -s tests/serve $(ARGS)
+
 .PHONY: bench
 bench: setup ## Reads against Spark's and Arrow's own readers, as ratios
 	$(BIN)/python -m bench.reads $(ARGS)
@@ -117,6 +135,10 @@ bench-writes: setup ## Writes: time, memory, bytes; beside peers with ARGS="--pe
 bench-writers: setup ## Two writers on one table at once, against one that does both batches
 	$(BIN)/python -m bench.writers $(ARGS)
 
+.PHONY: bench-planning
+bench-planning: setup ## Plans after a commit to 3 partitions, of 1,000 to 640,000: do they cost the same?
+	$(BIN)/python -m bench.planning_services $(ARGS)
+
 .PHONY: bench-long
 bench-long: setup ## 1,000 small commits with inline services: is the last as fast as the first?
 	$(BIN)/python -m bench.long $(ARGS)
@@ -127,10 +149,12 @@ format: setup ## Format, and mend what ruff can mend
 	$(BIN)/ruff format .
 
 .PHONY: docs
-docs: setup ## Write docs/configuration.md anew from the options
+docs: setup ## Write docs/configuration.md and docs/rfc-coverage.md anew
 	@mkdir -p docs
 	$(BIN)/python -m lentic.config.docs > docs/configuration.md.new
 	mv docs/configuration.md.new docs/configuration.md
+	$(BIN)/python -m tests.rfc.coverage > docs/rfc-coverage.md.new
+	mv docs/rfc-coverage.md.new docs/rfc-coverage.md
 
 .PHONY: lock
 lock: setup ## Write requirements.lock anew; make lock ARGS=--upgrade for newer versions

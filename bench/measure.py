@@ -31,7 +31,8 @@ _METADATA_FOLDERS = {".hoodie", "_delta_log", "metadata"}
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one step took. `others` is the share of the machine that somebody else used."""
+    """What one step took. `others` is the share of the machine that somebody else used, `found`
+    the rows of a scan."""
 
     seconds: float
     cpu_seconds: float
@@ -40,6 +41,7 @@ class Figures:
     metadata_bytes: int
     files: int
     others: float
+    found: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -113,6 +115,7 @@ class WriterProcess:
             metadata_bytes=metadata,
             files=len(fresh),
             others=watch.others,
+            found=reply.get("found"),
         )
 
     def _reply(self) -> dict[str, Any]:

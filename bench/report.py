@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.measure import Figures
-from bench.workloads import MEMORY_TARGETS, TARGETS, WORKLOADS
+from bench.workloads import MEMORY_TARGETS, SCANS, TARGETS, WORKLOADS
 
 _MB = 1e6
 _BUSY_FROM = 0.08
@@ -60,6 +60,28 @@ def totals(results: Sequence[Result], workloads: Iterable[str]) -> list[str]:
     if busy:
         lines.append(f"Others used the machine during {len(busy)} of {len(results)} steps.")
     return lines
+
+
+def speedups(results: Sequence[Result]) -> list[str]:
+    """What compaction and clustering did for the scan with a range, per engine."""
+    lines = []
+    for engine in _engines(results):
+        scans = [_of(results, engine, workload) for workload in SCANS]
+        walls = [_summary(found).seconds if found else None for found in scans]
+        if sum(wall is not None for wall in walls) < 2:
+            continue
+        cells = "".join(f"{'-' if wall is None else f'{wall:.3f}':>12}" for wall in walls)
+        compacted, clustered = _ratio(walls[0], walls[1]), _ratio(walls[1], walls[2])
+        found = next(result.figures.found for scan in scans for result in scan)
+        lines.append(f"{' '.join(engine):<34}{cells}{compacted:>12}{clustered:>12}{found:>10}")
+    heads = ("with logs", "before W6", "after W6", "by W5", "by W6")
+    head = "".join(f"{name:>12}" for name in heads)
+    title = "range scan, s, and speed-up"
+    return ["", f"{title:<34}{head}{'rows':>10}", *lines] if lines else []
+
+
+def _ratio(before: float | None, after: float | None) -> str:
+    return "-" if before is None or after is None else f"{before / after:.2f}x"
 
 
 def ratios(results: Sequence[Result], workloads: Iterable[str]) -> list[str]:

@@ -3,7 +3,7 @@
     make bench-writes                                         4,000,000 rows, lentic alone
     make bench-writes ARGS="--peers iceberg,deltalake"        with the best peers in the same run
     make bench-writes ARGS="--rows 40000 --engine local --only W2,W7"
-    make bench-writes ARGS="--only W2,W4a,W5,W6,W4b --peers iceberg,deltalake"   services
+    make bench-writes ARGS="--only W2,W4,W5,W4a,W6,W4b --peers iceberg,deltalake"   services
     make bench-writes ARGS="--memory"                         peak memory against file group size
 
 Every engine runs in a process of its own and writes the same rows (bench/orders.py) in the same
@@ -29,7 +29,7 @@ from bench.measure import WriterFailed, WriterProcess
 from bench.memory import measure_memory
 from bench.orders import ensure_orders, summarize
 from bench.peers import PEERS, Contestant, Task, find_lentic, find_peer
-from bench.report import Result, ratios, step_head, step_line, totals
+from bench.report import Result, ratios, speedups, step_head, step_line, totals
 from bench.workloads import FULL_ROWS, PARTITIONS_MIN, TYPES, WORKLOADS, Step, steps_for
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -68,7 +68,7 @@ def main() -> int:
         )
         results, failed = run_all(race, contestants, given.runs)
     compared = ratios(results, given.only)
-    print("\n".join(totals(results, given.only) + compared))
+    print("\n".join(totals(results, given.only) + speedups(results) + compared))
     if compared and given.rows != FULL_ROWS:
         print(f"The targets are meant for {FULL_ROWS} rows.")
     return 1 if failed else 0
@@ -153,12 +153,21 @@ def run_all(
                 continue
             try:
                 for result in run_one(race, contestant, run):
+                    ensure_same_found(results, result)
                     results.append(result)
                     record(race, result)
             except WriterFailed as failure:
                 failed.append(contestant.title)
                 print(f"{contestant.title} failed: {failure}", file=sys.stderr, flush=True)
     return results, failed
+
+
+def ensure_same_found(before: Sequence[Result], result: Result) -> None:
+    """Every scan by every engine finds the same rows: services must change none."""
+    scans = (one.figures.found for one in before if one.figures.found is not None)
+    expected = next(scans, result.figures.found)
+    if result.figures.found is not None and result.figures.found != expected:
+        raise WriterFailed(f"its scan found {result.figures.found} rows, not {expected}")
 
 
 def record(race: Race, result: Result) -> None:

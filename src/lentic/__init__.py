@@ -31,6 +31,7 @@ from lentic.errors import (
     MissingFile,
     OutcomeUnknown,
     PlanBusy,
+    PlanCompleted,
     PlanMustBeRolledBack,
     RangeUnavailable,
     Refused,
@@ -42,7 +43,7 @@ from lentic.errors import (
     UnsupportedFormat,
     WriteConflict,
 )
-from lentic.services.outcome import AlreadyCommitted, Committed, Outcome
+from lentic.services.outcome import Aborted, AlreadyCommitted, Committed, Outcome
 from lentic.table import Table
 from lentic.timeline.instant import Instant
 from lentic.write.commit import Commit
@@ -50,6 +51,7 @@ from lentic.write.commit import Commit
 __version__ = "0.1.0"
 
 __all__ = [
+    "Aborted",
     "AlreadyCommitted",
     "Commit",
     "Committed",
@@ -67,6 +69,7 @@ __all__ = [
     "Outcome",
     "OutcomeUnknown",
     "PlanBusy",
+    "PlanCompleted",
     "PlanMustBeRolledBack",
     "RangeUnavailable",
     "Refused",

@@ -96,20 +96,26 @@ def create(
         buckets=buckets,
     )
     config = plan_table(storage.root, _arrow_schema(schema), chosen)
-    table = _open(storage, config, settings, spark)  # an option that is wrong is refused first
+    parts = _parts(storage, config, settings, spark)  # an option that is wrong is refused first
     create_table(storage, config)
-    return table
+    return Table(*parts)
 
 
 def open(path: str, *, options: Mapping[str, object] | None = None, spark: Any = None) -> Table:
     """Open the table at `path`. `TableNotFound` if there is none."""
+    # Here and not further in: what nobody reads is warned about where the user called.
     settings = resolve(options or {}, REGISTRY)
+    return Table(*open_parts(path, settings, spark))
+
+
+def open_parts(path: str, settings: Settings, spark: Any = None) -> tuple[OpenTable, Engine]:
+    """What `open` makes a table of, for those who run services on it."""
     storage = open_storage(str(path), storage_options(settings))
     config = load_table_config(storage)
     wanted = TableOptions.parse(settings)
     ensure_agrees(config, wanted, settings)
     buckets = wanted.buckets or config.buckets
-    return _open(storage, replace(config, buckets=buckets), settings, spark)
+    return _parts(storage, replace(config, buckets=buckets), settings, spark)
 
 
 def load_table_config(storage: Storage) -> TableConfig:
@@ -279,7 +285,9 @@ def _merge_arguments(
     )
 
 
-def _open(storage: Storage, config: TableConfig, settings: Settings, spark: Any) -> Table:
+def _parts(
+    storage: Storage, config: TableConfig, settings: Settings, spark: Any
+) -> tuple[OpenTable, Engine]:
     world = real_world()
     lock_options, sharing = LockOptions.parse(settings), SharingOptions.parse(settings)
     ensure_mode_fits(config, sharing.mode)
@@ -301,7 +309,7 @@ def _open(storage: Storage, config: TableConfig, settings: Settings, spark: Any)
         watch=_watches.setdefault((storage.root, pulse), Watch(world.clock, pulse.ttl_ms)),
     )
     progress = None if PROGRESS.of(settings) is ShowProgress.OFF else bars()
-    return Table(opened, _engine(spark, progress))
+    return opened, _engine(spark, progress)
 
 
 def _zookeeper_lock(

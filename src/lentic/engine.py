@@ -27,6 +27,14 @@ R = TypeVar("R")
 _stop: ContextVar[threading.Event | None] = ContextVar("lentic_stop", default=None)
 
 
+def ensure_not_stopped() -> None:
+    """`Unavailable` if somebody stopped what this thread works on: for work to ask now and then,
+    because whoever stopped it waits for its end. Other engines end their workers themselves."""
+    stop = _stop.get()
+    if stop is not None and stop.is_set():
+        raise Unavailable("The work was stopped.", safe="nothing of it is visible")
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """Which try at which share of the work this is; no two tries of one run are equal."""
@@ -216,17 +224,23 @@ class LocalEngine:
             return self._each(one, range(len(tasks)))
 
     def _each(self, work: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
-        stop = _stop.get()
-
         def unless_stopped(task: T) -> R:
-            if stop is not None and stop.is_set():
-                raise Unavailable("The work was stopped.", safe="nothing of it is visible")
+            ensure_not_stopped()
             return work(task)
 
         if self.threads == 1 or len(tasks) <= 1:
             return [unless_stopped(task) for task in tasks]
+        mine = _stop.get()
+
+        def here(task: T) -> R:
+            before = _stop.set(mine)
+            try:
+                return unless_stopped(task)
+            finally:
+                _stop.reset(before)
+
         with ThreadPoolExecutor(self.threads, thread_name_prefix="lentic") as pool:
-            return list(pool.map(unless_stopped, tasks))
+            return list(pool.map(here, tasks))
 
     @contextmanager
     def stoppable(self) -> Iterator[Callable[[], None]]:

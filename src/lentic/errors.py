@@ -11,7 +11,8 @@
     │  ├─ RangeUnavailable    the time asked for has been cleaned away
     │  └─ UnsupportedFormat   a table version or feature this release cannot handle
     ├─ Conflict           nothing was committed, another actor had precedence; safe to start over
-    │  ├─ WriteConflict  PlanBusy  PlanMustBeRolledBack  InstantCancelled
+    │  ├─ WriteConflict  PlanBusy  PlanMustBeRolledBack  PlanCompleted
+    │  ├─ InstantCancelled
     ├─ OutcomeUnknown     the commit may have landed; reload before retrying, delete nothing
     ├─ Unavailable        transient; the same call may work later
     │  ├─ LockTimeout  HeartbeatLost
@@ -110,6 +111,10 @@ class PlanBusy(Conflict):
 
 class PlanMustBeRolledBack(Conflict):
     """An earlier attempt at a removable plan failed; it must be rolled back first."""
+
+
+class PlanCompleted(Conflict):
+    """The plan has completed, so that it cannot be cancelled any more."""
 
 
 class InstantCancelled(Conflict):

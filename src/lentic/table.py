@@ -13,23 +13,30 @@ from lentic.format.table_config import TableConfig
 from lentic.format.times import RequestedAt
 from lentic.ingest import operations as verbs
 from lentic.ingest.merge import MergeBuilder
+from lentic.insight.answers import Answer, Health
+from lentic.insight.ask import ask_why
+from lentic.insight.doctor import check_health
 from lentic.query.cdc import read_cdc
 from lentic.query.incremental import read_changed_rows
 from lentic.query.snapshot import read_rows, stream_rows
 from lentic.query.source import load_source
 from lentic.services import catalog
+from lentic.services.abort import execute_abort
 from lentic.services.archive import archive_timeline
 from lentic.services.clean import run_clean
 from lentic.services.explain import Explanation, explain_service
-from lentic.services.outcome import Outcome
-from lentic.services.plans import PendingPlan, list_plans
+from lentic.services.outcome import Aborted, Outcome
+from lentic.services.pending import PendingPlan
+from lentic.services.plans import list_plans
 from lentic.services.restore import restore_table
 from lentic.services.savepoint import make_savepoint, remove_savepoint
 from lentic.services.undo_completed import roll_back_instant
 from lentic.services.verify import verify_table
+from lentic.timeline.aborted_history import load_aborted
 from lentic.timeline.history import load_history
 from lentic.timeline.instant import Instant
 from lentic.timeline.reader import load_timeline
+from lentic.txn.cancellation import BY_HAND, request_cancel
 from lentic.txn.transaction import OpenTable
 from lentic.view.files import FileSlice
 from lentic.view.listing import load_table_view
@@ -187,7 +194,8 @@ class Table:
         """Publish a plan of `service` and return its time; None if there is nothing to do.
 
         "compaction", "log_compaction" (`removable`), "clustering" (`sort_by`, `curve`,
-        `partitions`, `removable`) or "clean". Where a plan is pending already, that one is meant.
+        `partitions`, `removable`, `cancellable`, `cancel_after_hours`, `cancel_after_instants`) or
+        "clean". Where a plan is pending already, that one is meant.
         """
         return catalog.schedule(self._opened, service, params)
 
@@ -202,6 +210,19 @@ class Table:
     def plans(self) -> list[PendingPlan]:
         """Plans that have not ended: whose they are, how old, and what to do next."""
         return list(list_plans(self._opened))
+
+    def why(self, what: str, *, kind: str | None = None, partition: str | None = None) -> Answer:
+        """Why an instant, a data file or a record key is as it is, and what to do about it.
+
+        `kind`: "instant", "file" or "key" where the form of `what` would mislead. `partition`: of
+        a key, to search there alone.
+        """
+        return ask_why(self._opened, what, kind=kind, partition=partition)
+
+    def doctor(self, *, everything: bool = False) -> Health:
+        """What ails the table, worst first, each with what mends it. Looks at the partitions that
+        were written to last, or at everything; says what it did not look at."""
+        return check_health(self._opened, everything=everything)
 
     def compact(self) -> Outcome | None:
         """Fold the logs of every file slice into its next base file; None if there are no logs."""
@@ -218,17 +239,41 @@ class Table:
         curve: str | None = None,
         partitions: Sequence[str] | None = None,
         removable: bool | None = None,
+        cancellable: bool | None = None,
+        cancel_after_hours: float | None = None,
+        cancel_after_instants: int | None = None,
     ) -> Outcome | None:
         """Write small files anew as large ones, their rows sorted by `sort_by` along `curve`
         ("linear", "zorder", "hilbert"); None if there is nothing to cluster.
 
-        `WriteConflict` if somebody wrote to the same file groups meanwhile: then their write
-        stands, and the plan is gone.
+        `Aborted` if somebody wrote to the same file groups meanwhile: their write stands. With
+        `cancellable=False` it is their write that is refused. The other two say when a clean may
+        cancel a plan that nobody executes.
         """
         names = (sort_by,) if isinstance(sort_by, str) else tuple(sort_by)
         return self._run(
-            "clustering", sort_by=names, curve=curve, partitions=partitions, removable=removable
+            "clustering",
+            sort_by=names,
+            curve=curve,
+            partitions=partitions,
+            removable=removable,
+            cancellable=cancellable,
+            cancel_after_hours=cancel_after_hours,
+            cancel_after_instants=cancel_after_instants,
         )
+
+    def request_cancel(self, requested_at: str, *, why: str = BY_HAND) -> None:
+        """Promise that the clustering at `requested_at` will never complete, and wait for nobody.
+
+        `PlanCompleted` if it has. It ends as aborted when its executor, a clean or
+        `execute_abort` comes to it.
+        """
+        request_cancel(self._opened, RequestedAt(requested_at), why=why)
+
+    def execute_abort(self, requested_at: str) -> Aborted:
+        """End a cancelled clustering and delete all it has written: `PlanBusy` while somebody
+        still executes it."""
+        return execute_abort(self._opened, self._engine, RequestedAt(requested_at))
 
     def clean(self, *, wait: bool = False) -> Outcome | None:
         """Roll back what failed, delete files that no retained commit, savepoint or plan needs,
@@ -273,8 +318,10 @@ class Table:
         return verify_table(self._opened.storage)
 
     def history(self) -> list[Instant]:
-        """Every archived instant, oldest first."""
-        return list(load_history(self._opened.storage).instants)
+        """Every instant that has left the active timeline, oldest first."""
+        storage = self._opened.storage
+        archived = (*load_history(storage).instants, *load_aborted(storage))
+        return sorted(archived, key=lambda i: (i.requested_at, i.action))
 
     def timeline(self) -> list[Instant]:
         """Every instant of the active timeline, oldest first."""

@@ -33,6 +33,7 @@ from tests.faults.writes import (
     make_scene,
 )
 from tests.interop.compare import ensure_same_rows
+from tests.rfc.claims import says
 
 pytestmark = [pytest.mark.spark, pytest.mark.faults]
 
@@ -102,6 +103,7 @@ class Play:
 # --- (a) an attempt ends in the middle ----------------------------------------------------------
 
 
+@says("robust.retries", "robust.cm.loss", "S12")
 @each(
     "point, kind, passes",
     [(point, kind, 0) for point in Point for kind in KINDS]
@@ -119,6 +121,7 @@ def test_a_killed_executor_costs_nothing(
     count_fault(f"executor killed {point}")
 
 
+@says("robust.retries", "robust.cm.loss")
 @each(
     "point, kind",
     [(p, k) for p in (Point.IN_DATA, Point.AFTER_DATA, Point.AFTER_COMPLETION) for k in KINDS],
@@ -134,6 +137,7 @@ def test_a_killed_python_worker_costs_nothing(
     count_fault(f"Python worker killed {point}")
 
 
+@says("robust.retries", "robust.cm.loss")
 @each("point, kind", [(Point.AFTER_COMPLETION, kind) for kind in KINDS])
 def test_all_executors_may_be_killed_at_once(
     point: Point, kind: Kind, cluster: Cluster, tmp_path: Path, count_fault: Count
@@ -153,6 +157,7 @@ def test_all_executors_may_be_killed_at_once(
 # --- (b) two attempts at once -------------------------------------------------------------------
 
 
+@says("robust.cm.stray")
 @each(
     "point, kind",
     [(point, kind) for point in (Point.BEFORE_DATA, Point.AFTER_DATA) for kind in KINDS],
@@ -170,6 +175,7 @@ def test_the_copy_of_a_slow_task_may_win(
     count_fault(f"slow attempt {point}: its copy wins, it is killed")
 
 
+@says("robust.cm.stray")
 @each("kind", list(KINDS))
 def test_the_slow_task_may_win_over_its_copy(
     kind: Kind, cluster: Cluster, tmp_path: Path, count_fault: Count
@@ -186,6 +192,7 @@ def test_the_slow_task_may_win_over_its_copy(
     count_fault("copy in the data file: the slow attempt wins, the copy is killed")
 
 
+@says("robust.cm.stray", "S1")
 @each("kind", list(KINDS))
 def test_an_attempt_and_its_copy_may_complete_at_the_same_time(
     kind: Kind, cluster: Cluster, tmp_path: Path, count_fault: Count
@@ -207,6 +214,7 @@ def test_an_attempt_and_its_copy_may_complete_at_the_same_time(
 # --- (c) an attempt sleeps, and wakes up after the commit ---------------------------------------
 
 
+@says("robust.case1", "robust.case1.after")
 @each(
     "point, kind",
     [(point, kind) for point in BEFORE_THE_END for kind in KINDS],
@@ -237,6 +245,7 @@ FORGOTTEN = pytest.mark.xfail(
 )
 
 
+@says("robust.both", "S2")
 @each(
     "point, kind",
     [(Point.BEFORE_MARKER, kind) for kind in KINDS]
@@ -260,6 +269,7 @@ def test_what_a_late_attempt_leaves_when_it_is_killed_goes_with_the_next_write(
     count_fault(f"executor stopped {point}, goes on after the commit, killed after the data file")
 
 
+@says("robust.case1.after")
 @each("point, kind", [(p, k) for p in (Point.BEFORE_MARKER, Point.BEFORE_DATA) for k in KINDS])
 def test_an_attempt_that_wakes_up_after_a_rollback_leaves_nothing_to_the_next_write(
     point: Point, kind: Kind, cluster: Cluster, tmp_path: Path, count_fault: Count
@@ -282,6 +292,7 @@ def test_an_attempt_that_wakes_up_after_a_rollback_leaves_nothing_to_the_next_wr
 # --- (d) the statuses are lost, and Spark runs the write again ----------------------------------
 
 
+@says("robust.case2", "robust.case2.same")
 @each(
     "policy, moment, kind",
     [(p, m, k) for p in ("fail", "recover") for m in Moment for k in KINDS],
@@ -298,6 +309,7 @@ def test_statuses_that_are_evaluated_again_are_the_same_or_refused(
     count_fault(f"statuses dropped {moment}, {policy}")
 
 
+@says("robust.case2")
 @each(
     "policy, moment, kind",
     [(p, Moment.AFTER_FINALIZE, k) for p in ("fail", "recover") for k in KINDS]

@@ -38,7 +38,10 @@ def test_hudis_plan_reads_back_as_hudi_wrote_it(name: str, golden: Path) -> None
     assert plan.sort_by == (("f64",) if name == "cow_cluster" else ())
     assert plan.curve is None and plan.target_bytes is None and not plan.removable
     again = encode_clustering_plan(plan, made_at(name))
-    assert decode_container(again, name) == decode_container(data, name)
+    ours, theirs = decode_container(again, name), decode_container(data, name)
+    assert ours is not None and theirs is not None
+    assert ours["clusteringPlan"].pop("earliestInstantToRetain") is None, "the field of RFC-83"
+    assert ours == theirs
 
 
 def before_the_clustering(golden: Path, name: str, into: Path) -> Path:

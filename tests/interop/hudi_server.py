@@ -4,7 +4,7 @@
 
 Each request on stdin is one line and gets one line on the reply channel, in order:
 
-    {"cmd": "read", "path", "out", "options"}       -> {"rows": n, "schema": {...}}
+    {"cmd": "read", "path", "out", "columns", "where", "options"} -> {"rows": n, "schema": {...}}
     {"cmd": "write", "path", "input", "options"}    -> {"written": true}
     {"cmd": "sql", "path", "statements", "views", "settings"} -> {"rows": [[text, ...], ...]}
     {"cmd": "service", "path", "service", "op", "at", "options"} -> {"at": text or null}
@@ -71,11 +71,16 @@ def start_session(jar: str, scratch: str) -> SparkSession:
 
 
 def read(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
-    """Writes the rows Hudi sees, meta columns included, to `out`."""
+    """Writes the rows Hudi sees, meta columns included, to `out`; of those for which `where` holds,
+    if it says anything, the `columns`, if any are named."""
     # The table may have been rewritten, or replaced by another one, since the last read.
     spark.catalog.clearCache()
     spark.catalog.refreshByPath(request["path"])
     frame = spark.read.format("hudi").options(**request["options"]).load(request["path"])
+    if request["where"]:
+        frame = frame.where(request["where"])
+    if request["columns"]:
+        frame = frame.select(*request["columns"])
     frame.write.parquet(request["out"])
     return {"rows": _count(spark, request["out"]), "schema": json.loads(frame.schema.json())}
 

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -111,13 +111,23 @@ class ApacheHudi:
                 if pipe is not None:
                     pipe.close()
 
-    def rows(self, path: str, **options: str) -> pa.Table:
+    def rows(
+        self, path: str, *, columns: Sequence[str] = (), where: str = "", **options: str
+    ) -> pa.Table:
         """The rows Hudi's reader sees in the table, meta columns included, in no given order.
 
-        `options` are read options by their full key: `**{"hoodie.datasource.query.type": "..."}`.
+        `columns` and `where`, a condition, leave some out. `options` are read options by their full
+        key: `**{"hoodie.datasource.query.type": "..."}`.
         """
         out = self._scratch / f"read-{next(self._names)}"
-        request = {"cmd": "read", "path": _located(path), "out": str(out), "options": options}
+        request = {
+            "cmd": "read",
+            "path": _located(path),
+            "out": str(out),
+            "columns": list(columns),
+            "where": where,
+            "options": options,
+        }
         try:
             told = self._ask(request, COMMAND_TIMEOUT_S)
             table = pq.read_table(out, partitioning=None)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import cycle
 
 import lentic
 from tests.interop.compare import ensure_same_rows
 from tests.interop.operations import KEY, batch
 from tests.interop.service_histories import WRITES, Step
-from tests.interop.services import HUDI, Rows, ServiceStory
+from tests.interop.services import HUDI, LENTIC, Rows, ServiceStory
 
 
 @dataclass(slots=True)
@@ -17,7 +18,8 @@ class Player:
     """One table that a history is played on; `trace` tells what became of each step.
 
     `past` is what the table held when each write of it had completed, `plans` is when each pending
-    plan was requested.
+    plan was requested. Of the clusterings that lentic plans every other one may be cancelled, which
+    `only_lentic` executes.
     """
 
     story: ServiceStory
@@ -26,6 +28,8 @@ class Player:
     past: dict[str, Rows] = field(default_factory=dict)
     before: Rows | None = None
     saved_at: str = ""
+    only_lentic: set[str] = field(default_factory=set)
+    turns: Iterator[bool] = field(default_factory=lambda: cycle((True, False)))
 
     def play(self, step: Step) -> None:
         """Does the step, or skips it where it makes no sense."""
@@ -62,16 +66,25 @@ def _write(player: Player, step: Step, _: str) -> str:
 
 
 def _plan(player: Player, step: Step, service: str) -> str:
-    at = player.story.try_schedule(service, step.by)
+    params: dict[str, bool] = {}
+    if (service, step.by) == ("clustering", LENTIC):
+        params = {"cancellable": next(player.turns)}
+    at = player.story.try_schedule(service, step.by, **params)
     if at is None:
         return "skipped, nothing to do"
     player.plans[service] = at
+    if params.get("cancellable"):
+        player.only_lentic.add(at)
     return at
 
 
 def _execute(player: Player, step: Step, service: str) -> str:
     if (at := player.plans.pop(service, None)) is None:
         return "skipped, there is no plan"
+    if at in player.only_lentic and step.by == HUDI:
+        player.story.ensure_hudi_cannot_execute(service, at)
+        player.story.execute(service, at, LENTIC)
+        return f"{at}, by lentic"
     player.story.execute(service, at, step.by)
     return at
 

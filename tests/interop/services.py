@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import pyarrow as pa
+import pytest
 
 import lentic
 from lentic.timeline.instant import WRITES
 from tests.interop.operations import Model, Shape, Story
-from tests.interop.readers import ApacheHudi
+from tests.interop.readers import ApacheHudi, EngineFailed
 
 HUDI, LENTIC = "hudi", "lentic"
 
@@ -78,18 +79,19 @@ class ServiceStory(Story):
 
     # --- services by either -----------------------------------------------------------------
 
-    def schedule(self, service: str, by: str) -> str:
-        """The time of the plan that one engine makes; there must be something to do."""
-        at = self.try_schedule(service, by)
+    def schedule(self, service: str, by: str, **params: bool) -> str:
+        """The time of the plan that one engine makes; there must be something to do. `params` are
+        told to lentic alone."""
+        at = self.try_schedule(service, by, **params)
         assert at is not None, f"{by} found nothing to do for {service}"
         return at
 
-    def try_schedule(self, service: str, by: str) -> str | None:
+    def try_schedule(self, service: str, by: str, **params: bool) -> str | None:
         """The same where there may be nothing."""
         if by == HUDI:
             at = self._ask_hudi("schedule", service)
         else:
-            planned = self.open(service).schedule(service)
+            planned = self.open(service).schedule(service, **params)
             at = None if planned is None else str(planned)
         self.look_closely(f"{by} planned {service}")
         return at
@@ -104,11 +106,20 @@ class ServiceStory(Story):
         assert at not in self.pending(), f"{by} left the plan of {service} as it was"
         self.look_closely(f"{by} executed {service}")
 
+    def ensure_hudi_cannot_execute(self, service: str, at: str) -> None:
+        """It tries, fails in good order, and can still read the table."""
+        with pytest.raises(EngineFailed, match="executed-by-lentic-alone|not compatible"):
+            self._ask_hudi("execute", service, at)
+        assert at in self.pending()
+        self.look_closely(f"Hudi could not execute {service}")
+
     def serve(
         self, service: str, planner: str, executor: str, beside: Callable[[], None] | None = None
     ) -> None:
-        """Schedule, let happen what happens beside the plan, execute."""
-        at = self.schedule(service, planner)
+        """Schedule, let happen what happens beside the plan, execute. Apache Hudi can execute only
+        such plans of lentic's as may not be cancelled."""
+        is_for_hudi = (service, planner, executor) == ("clustering", LENTIC, HUDI)
+        at = self.schedule(service, planner, **({"cancellable": False} if is_for_hudi else {}))
         if beside is not None:
             beside()
         self.execute(service, at, executor)

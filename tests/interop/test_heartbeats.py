@@ -20,6 +20,7 @@ from lentic.table import Table
 from lentic.world import real_world
 from tests.interop.operations import BUCKETS, Shape, Story, batch
 from tests.interop.readers import ApacheHudi
+from tests.rfc.claims import says
 
 pytestmark = pytest.mark.interop
 
@@ -47,6 +48,7 @@ class _Meanwhile(LocalEngine):
         return done
 
 
+@says("rfc79.heartbeat.inference")
 def test_hudi_leaves_a_living_writer_alone_and_gives_a_dead_one_up(
     tmp_path: Path, apache_hudi: ApacheHudi
 ) -> None:

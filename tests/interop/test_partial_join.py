@@ -30,6 +30,7 @@ from lentic.write.run import run_write
 from tests.interop.compare import RowsDiffer, ensure_same_rows
 from tests.interop.readers import ApacheHudi, hudi_rs_rows
 from tests.partial_join import DDL, GROUPS, KEY, batches, reference
+from tests.rfc.claims import says
 
 pytestmark = pytest.mark.interop
 
@@ -43,6 +44,7 @@ def ensure_all_read(expected: pa.Table, table: Table, hudi: ApacheHudi) -> None:
         ensure_same_rows(expected, rows, KEY, "expected", name)
 
 
+@says("rfc66.join")
 def test_a_three_source_join_equals_that_of_spark_sql_as_apache_hudi_reads_it_too(
     tmp_path: Path, spark: SparkSession, apache_hudi: ApacheHudi
 ) -> None:

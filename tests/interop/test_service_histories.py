@@ -22,6 +22,7 @@ from tests.interop.readers import ApacheHudi, EngineFailed
 from tests.interop.service_histories import LENGTH, SHAPES, make_history
 from tests.interop.service_player import Player
 from tests.interop.services import ServiceStory
+from tests.rfc.claims import says
 
 ASKED_FOR = os.environ.get("LENTIC_SERVICE_HISTORIES", "")
 AMOUNT = int(ASKED_FOR or "2")
@@ -30,6 +31,7 @@ LOOK_EVERY = 3
 STEPS = LENGTH if ASKED_FOR else 9
 
 
+@says("R18")
 @pytest.mark.interop
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + AMOUNT))
 def test_no_history_of_services_by_both_engines_changes_a_row(

@@ -9,7 +9,6 @@ it look after every single step (marked slow).
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -40,6 +39,8 @@ LENTIC_EXECUTES = (LENTIC, HUDI, LENTIC)
 HUDI_EXECUTES = (LENTIC, LENTIC, HUDI)
 PAIRS = (HUDI_SERVES, LENTIC_SERVES, LENTIC_EXECUTES, HUDI_EXECUTES)
 IN_SHORT = (COW_JOIN, COW_BUCKETS, MOR_BUCKETS, MOR_JOIN)
+
+NOT_CANCELLABLE = {"cancellable": False}
 
 pytestmark = pytest.mark.interop
 
@@ -143,21 +144,20 @@ def test_logs_written_beside_a_plan_of_log_compaction_stay(
 @pytest.mark.slow
 @pytest.mark.parametrize("planner", [HUDI, LENTIC])
 @pytest.mark.parametrize("shape", [MOR_JOIN, COW_JOIN], ids=str)
-def test_a_write_is_never_lost_in_groups_that_are_going_to_be_clustered(
+def test_a_write_is_refused_in_groups_that_are_going_to_be_clustered_for_certain(
     planner: str, shape: Shape, tmp_path: Path, apache_hudi: ApacheHudi
 ) -> None:
-    """Either it is refused, or the plan is; whoever may execute it, the other engine does."""
+    """A plan of Apache Hudi may not be cancelled, nor one of lentic that says so: the write is
+    refused, and the plan executed by the other engine."""
     story = ServiceStory.begin(str(tmp_path / "t"), shape, apache_hudi)
     for ts in range(1, 4):
         story.upsert(rows(0, 40, ts))
-    at = story.schedule("clustering", planner)
-    for number, write in enumerate((story.upsert, story.insert_overwrite)):
-        with suppress(lentic.Conflict):
+    at = story.schedule("clustering", planner, **({} if planner == HUDI else NOT_CANCELLABLE))
+    for number, write in enumerate((story.upsert, story.insert_overwrite, story.delete_keys)):
+        with pytest.raises(lentic.WriteConflict, match="may not be cancelled"):
             write(rows(10, 50, 10 + number))
     story.insert(rows(100, 140, 5))  # new keys need none of these groups
-    with suppress(lentic.Conflict):
-        if at in story.pending():
-            story.execute("clustering", at, LENTIC if planner == HUDI else HUDI)
+    story.execute("clustering", at, LENTIC if planner == HUDI else HUDI)
     story.look_closely("a plan met writes")
     story.upsert(rows(0, 60, 20))
 

@@ -18,6 +18,7 @@ from lentic.storage.local import LocalStorage
 from lentic.testing.checkers import check_table, list_leftovers
 from tests.interop.compare import ensure_same_rows
 from tests.interop.readers import ApacheHudi, EngineFailed, hudi_rs_rows
+from tests.rfc.claims import says
 from tests.rows import PARTITIONS, SCHEMA, latest, make_rows
 
 ROWS = 50_000
@@ -147,6 +148,7 @@ def _with_fixed_day(rows: pa.Table) -> pa.Table:
     return rows.set_column(at, rows.schema.field(at), days.cast(pa.date32()))
 
 
+@says("robust.order.mdt", "P16")
 def test_a_metadata_table_is_never_left_stale(tmp_path: Path, apache_hudi: ApacheHudi) -> None:
     """A stale metadata table hides rows from other engines, so lentic refuses or drops it first."""
     table = lentic.create(

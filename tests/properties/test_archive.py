@@ -22,6 +22,7 @@ from lentic.timeline.history import load_history
 from lentic.timeline.reader import load_timeline
 from lentic.txn.transaction import OpenTable
 from lentic.write.commit import begin_write
+from tests.rfc.claims import says
 from tests.unit import builders
 from tests.unit.builders import clock_of, new_table
 
@@ -77,6 +78,7 @@ def make(batch: int) -> OpenTable:
     )
 
 
+@says("rfc66.plan.lookup", "N7", "P18", "P21")
 @settings(max_examples=EXAMPLES, deadline=None, phases=(Phase.generate,))
 @given(STEPS, st.integers(2, 4))
 def test_an_archived_table_answers_as_one_that_never_was(steps: list[Step], batch: int) -> None:

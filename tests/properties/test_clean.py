@@ -31,6 +31,7 @@ from lentic.services.verify import verify_table
 from lentic.table import Table
 from lentic.timeline.reader import load_earliest_retained, load_timeline
 from lentic.txn.transaction import OpenTable
+from tests.rfc.claims import says
 from tests.unit.builders import clock_of, new_table, rows
 from tests.unit.verbs import COW, MOR
 
@@ -151,6 +152,7 @@ class History:
         return Counter((row["id"], row["v"], row["day"]) for row in found)
 
 
+@says("P17")
 @given(
     table_type=st.sampled_from([COW, MOR]),
     buckets=st.sampled_from([2, None]),

@@ -20,6 +20,7 @@ from lentic.format.times import CompletedAt, RequestedAt, is_before
 from lentic.storage.base import FileInfo
 from lentic.view.files import FileSlice
 from lentic.view.table_view import Committed, TableFiles
+from tests.rfc.claims import says
 
 EXAMPLES = int(os.environ.get("LENTIC_EXAMPLES", "1500"))
 Rows = dict[str, int]
@@ -100,6 +101,7 @@ def replay(actions: list[Action], upto: int) -> Rows:
     return rows
 
 
+@says("rfc66.commit.readers", "rfc66.plan.both", "R10", "P5")
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(histories())
 def test_the_slice_holds_exactly_the_committed_rows_at_every_moment(actions: list[Action]) -> None:
@@ -115,6 +117,7 @@ def test_the_slice_holds_exactly_the_committed_rows_at_every_moment(actions: lis
         assert read(part, logs, bases) == replay(actions, upto), upto
 
 
+@says("rfc66.slices.one", "R10", "P5")
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(histories())
 def test_every_completed_log_is_in_exactly_one_slice_and_after_its_barrier(

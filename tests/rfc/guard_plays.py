@@ -33,10 +33,10 @@ from tests.rfc.guard_scenes import (
     planned,
     stage,
 )
+from tests.simulation.faults import KINDS, arrange
 
 SKEWS_MS = (0, 0, 0, -3_600_000, 600_000)
 PAUSES_MS = (1_000, 6_000, 30_000)
-KINDS_OF_FAULTS = ("crash before", "crash after", "crash torn", "fail before", "fail after")
 AT_ONCE = {"lentic.services.rollback_delay_minutes": 0}
 
 
@@ -69,20 +69,13 @@ class Play:
         """Perhaps something happens to some of them, at one of their storage calls."""
         if self.chance.random() < 0.15:
             return
-        sim = self.scene.sim
         for name in names:
             if self.chance.random() < 0.6:
                 pauses = tuple(f"pause {ms}" for ms in PAUSES_MS)
-                kind = self.chance.choice((*KINDS_OF_FAULTS, *pauses, *pauses))
+                kind = self.chance.choice((*KINDS, *pauses, *pauses))
                 call = self.chance.randint(1, calls)
                 self.faults[name] = f"{kind} at {call}"
-                what, how = kind.split()
-                if what == "crash":
-                    sim.crash_at(name, call=call, when=how)  # type: ignore[arg-type]
-                elif what == "fail":
-                    sim.fail_at(name, call=call, when=how)  # type: ignore[arg-type]
-                else:
-                    sim.pause_at(name, call=call, pause_ms=int(how))
+                arrange(self.scene.sim, [(name, call, kind)])
 
     def executes(self, name: str, after: Callable[[], bool] | None = None) -> None:
         """Somebody executes the plan, once something has happened or nobody else is left."""

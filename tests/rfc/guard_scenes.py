@@ -30,7 +30,8 @@ from lentic.testing.tables import create_on, open_on
 from lentic.timeline.instant import PLANS, Instant
 from lentic.timeline.reader import load_commit_metadata, load_timeline
 from lentic.txn.transaction import OpenTable, transaction
-from tests.simulation.crowd import BASE, HEARTBEAT, LEASE_MS, SCHEMA, batch
+from tests.simulation.crowd import BASE, SCHEMA, batch
+from tests.simulation.faults import HEARTBEAT, LEASE_MS
 from tests.unit.builders import WrappedStorage
 
 TTL_S = 4.0

@@ -1,8 +1,8 @@
 """RFC-79, "Changes to compaction/cluster plan execution" and "Changes to clean's rollback of failed
-writers": each hole G1-G13 of the design, played step by step.
+writers": the holes G1-G7 of the design, played step by step; G8-G13 are in `test_rfc79_rollbacks`.
 
 X stands still before one of its storage calls, others act meanwhile, and X goes on. Nothing here
-depends on chance; `test_rfc79_scenarios` plays the seed's own scenarios by the thousand.
+depends on chance; `test_rfc79_scenarios` plays the scenarios of the design by the thousand.
 """
 
 from __future__ import annotations
@@ -13,21 +13,16 @@ from lentic.coordination.heartbeat import Heart, load_heartbeat
 from lentic.errors import (
     Conflict,
     PlanBusy,
-    PlanMustBeRolledBack,
-    StorageError,
 )
 from lentic.format import layout
-from lentic.format.names import State
-from lentic.services.failed_writes import clean_up_failed_writes, roll_back_all, roll_back_expired
+from lentic.services.failed_writes import clean_up_failed_writes, roll_back_expired
 from lentic.services.outcome import AlreadyCommitted, Committed
-from lentic.services.rollback import execute_undo, load_undo, roll_back
+from lentic.services.rollback import roll_back
 from lentic.timeline.instant import Instant
-from lentic.timeline.reader import load_commit_metadata
 from lentic.txn.transaction import transaction
+from tests.rfc.claims import says
 from tests.rfc.guard_scenes import (
     COMPACTION,
-    HOUR_MS,
-    OLD_S,
     REMOVABLE,
     STAYING,
     TTL_S,
@@ -38,7 +33,6 @@ from tests.rfc.guard_scenes import (
     attempt,
     before_its_commit,
     calls_of,
-    cut_power,
     die_at,
     ensure_done_once,
     ensure_sound,
@@ -47,7 +41,6 @@ from tests.rfc.guard_scenes import (
     nth_call,
     outside_the_lock,
     planned,
-    request_rollback,
     requests,
     stage,
 )
@@ -60,6 +53,7 @@ STAYS = pytest.mark.parametrize("kind", [COMPACTION, STAYING])
 # --- G1, G2: a pause is no death ----------------------------------------------------------------
 
 
+@says("G1", "rfc79.design.expiry")
 @STAYS
 def test_g1_whoever_slept_before_its_commit_quits_and_the_plan_is_done_once(kind: str) -> None:
     scene = stage(planned(kind))
@@ -78,6 +72,7 @@ def test_g1_whoever_slept_before_its_commit_quits_and_the_plan_is_done_once(kind
     ensure_done_once(scene)
 
 
+@says("G2")
 @STAYS
 def test_g2_a_sleeper_deletes_nothing_of_whoever_took_over_wherever_it_slept(kind: str) -> None:
     """Also while it lists what earlier executions left, and before each delete of that."""
@@ -108,6 +103,7 @@ def test_g2_a_sleeper_deletes_nothing_of_whoever_took_over_wherever_it_slept(kin
 # --- G3, G4: the lock may be lost ---------------------------------------------------------------
 
 
+@says("G3", "rfc79.execute.note")
 @KINDS
 def test_g3_a_lease_that_ends_at_any_call_makes_no_second_owner(kind: str) -> None:
     """No heartbeat expires here: only the lock is lost, while its holder sleeps a little."""
@@ -145,6 +141,7 @@ def test_g3_a_lease_that_ends_at_any_call_makes_no_second_owner(kind: str) -> No
     assert passed >= 40
 
 
+@says("G4")
 @STAYS
 def test_g4_a_lease_that_ends_before_the_completed_file_lets_nobody_act_on_not_committed(
     kind: str,
@@ -172,6 +169,7 @@ def test_g4_a_lease_that_ends_before_the_completed_file_lets_nobody_act_on_not_c
 # --- G5, G6, G7: signs of life ------------------------------------------------------------------
 
 
+@says("G5")
 @pytest.mark.parametrize("is_alive", [True, False])
 @pytest.mark.parametrize("skew_s", [-600, -60, 60, 600])
 def test_g5_an_observer_s_clock_changes_no_decision(skew_s: int, is_alive: bool) -> None:
@@ -184,6 +182,7 @@ def test_g5_an_observer_s_clock_changes_no_decision(skew_s: int, is_alive: bool)
     assert isinstance(result, PlanBusy if is_alive else Committed), result
 
 
+@says("G6")
 def test_g6_after_a_take_over_the_sleeper_neither_renews_nor_ends_the_owner_s_heartbeat() -> None:
     scene = stage(planned(COMPACTION))
     x, at = scene.table("x"), scene.plan.requested_at
@@ -196,6 +195,7 @@ def test_g6_after_a_take_over_the_sleeper_neither_renews_nor_ends_the_owner_s_he
     assert not heart.is_shown()
 
 
+@says("G6")
 def test_g6_one_who_was_not_even_late_does_not_end_another_s_heartbeat() -> None:
     """Without the guard a plan is taken over at once, while the first one's heart still beats."""
     scene = stage(planned(COMPACTION))
@@ -213,6 +213,7 @@ def test_g6_one_who_was_not_even_late_does_not_end_another_s_heartbeat() -> None
     assert shown == [b'{"owner": "y"}']
 
 
+@says("G7", "P9")
 @KINDS
 def test_g7_who_looked_before_a_commit_and_sees_no_heartbeat_after_it_undoes_nothing(
     kind: str,
@@ -233,160 +234,4 @@ def test_g7_who_looked_before_a_commit_and_sees_no_heartbeat_after_it_undoes_not
     roll_back_expired(stale)
     assert gate.is_passed
     assert requests(scene) == ()
-    ensure_done_once(scene)
-
-
-# --- G8, G9, G10: rollbacks ---------------------------------------------------------------------
-
-
-@STAYS
-def test_g8_the_slower_of_two_that_carry_a_rollback_out_deletes_nothing_of_the_next_execution(
-    kind: str,
-) -> None:
-    for number in range(1, 40):
-        scene = stage(planned(kind))
-        die_at(scene, after_its_files)
-        rollback = request_rollback(scene, *scene.files())
-
-        def meanwhile(scene: Stage = scene, rollback: Instant = rollback) -> None:
-            first = scene.table("first")
-            execute_undo(first, load_undo(first, rollback), None)
-            assert isinstance(execute(scene.table("y"), scene.plan), Committed)
-
-        gate = Gate(scene.memory, lambda op, path: False, meanwhile)
-        second = scene.table("second", gate)
-        gate._when = outside_the_lock(scene, nth_call(number))
-        execute_undo(second, load_undo(second, rollback), None)
-        if not gate.is_passed:
-            assert isinstance(execute(scene.table("y"), scene.plan), Committed)
-        ensure_done_once(scene)
-        (one,) = requests(scene)
-        assert one.is_completed
-
-
-@pytest.mark.parametrize("eager", [True, False])
-def test_g9_a_scheduler_whose_clock_is_an_hour_behind_loses_no_young_plan(eager: bool) -> None:
-    for skew_ms in (-HOUR_MS, -3 * HOUR_MS):
-        scene = stage(planned(REMOVABLE, skew_ms))
-        cleaner = scene.table("cleaner")
-        clean = roll_back_all if eager else roll_back_expired
-        assert clean(cleaner, waits=True) == ()
-        scene.sleep(OLD_S / 2)
-        assert clean(cleaner, waits=True) == ()
-        scene.sleep(OLD_S)
-        (gone,) = clean(cleaner, waits=True)
-        assert gone == scene.plan
-        assert scene.now() is None
-        ensure_sound(scene)
-
-
-def test_g9_a_cleaner_whose_clock_is_ahead_removes_no_young_plan() -> None:
-    scene = stage(planned(REMOVABLE))
-    assert roll_back_expired(scene.table("cleaner", skew_ms=9 * HOUR_MS), waits=True) == ()
-    assert isinstance(execute(scene.table("x"), scene.plan), Committed)
-
-
-def test_g9_a_scheduler_whose_clock_is_ahead_only_makes_its_plan_stay() -> None:
-    scene = stage(planned(REMOVABLE, 2 * HOUR_MS))
-    scene.sleep(OLD_S)
-    assert roll_back_expired(scene.table("cleaner"), waits=True) == ()
-    scene.sleep(2 * HOUR_MS / 1000)
-    assert roll_back_expired(scene.table("cleaner"), waits=True) == (scene.plan,)
-
-
-def test_g10_whoever_waited_for_the_lock_sees_the_rollback_that_was_planned_meanwhile() -> None:
-    scene = stage(planned(REMOVABLE))
-
-    def meanwhile() -> None:
-        request_rollback(scene)
-
-    # The look at the heartbeat comes before the transaction, on whatever was known by then.
-    gate = Gate(scene.memory, lambda op, path: path.startswith(layout.HEARTBEATS), meanwhile)
-    with pytest.raises(PlanMustBeRolledBack) as raised:
-        execute(scene.table("y", gate), scene.plan)
-    assert f't.rollback("{scene.plan.requested_at}")' in raised.value.next_step
-    assert scene.memory.walk(layout.GUARDS) == []
-    now = scene.now()
-    assert now is not None and now.state is State.REQUESTED
-
-
-# --- G11, G12, G13: what callers are told, crashes, and how soon it goes on ----------------------
-
-
-@KINDS
-def test_g11_every_end_is_committed_committed_by_another_refused_or_unknown(kind: str) -> None:
-    told = set()
-    for number in range(1, len(calls_of(kind)) + 1):
-        for fails in (True, False):
-            scene = stage(planned(kind, has_lease=True), has_lease=True)
-
-            def meanwhile(scene: Stage = scene, fails: bool = fails) -> None:
-                if fails:
-                    raise StorageError("The reply was lost.")
-                scene.sleep(2 * TTL_S)
-                attempt(lambda: execute(scene.table("y"), scene.plan))
-
-            gate = Gate(scene.memory, lambda op, path: False, meanwhile)
-            table = scene.table("x", gate)
-            gate._when = nth_call(number)
-            result = attempt(lambda table=table, scene=scene: execute(table, scene.plan))
-            with transaction(scene.table("next")):
-                pass
-            now = scene.now()
-            is_done = now is not None and now.is_completed
-            if isinstance(result, (Committed, AlreadyCommitted)):
-                assert is_done and result.instant == now, (number, result)
-                assert load_commit_metadata(scene.memory, result.instant).paths()
-            elif isinstance(result, Conflict):
-                assert not is_done, f"{number}: told {result}, and it is done"
-            told.add(type(result).__name__)
-            ensure_sound(scene)
-    assert {"Committed", "AlreadyCommitted"} <= told or kind == REMOVABLE
-    assert told <= {
-        "Committed",
-        "AlreadyCommitted",
-        "Conflict",
-        "InstantCancelled",
-        "WriteConflict",
-        "PlanBusy",
-        "PlanMustBeRolledBack",
-        "HeartbeatLost",
-        "StorageError",
-        "OutcomeUnknown",
-    }
-
-
-@STAYS
-def test_g12_a_crash_at_any_call_of_a_rollback_leaves_nothing_the_next_execution_shows(
-    kind: str,
-) -> None:
-    crashes = 0
-    for number in range(1, 60):
-        scene = stage(planned(kind))
-        die_at(scene, after_its_files)
-        rollback = request_rollback(scene, *scene.files())
-        gate = Gate(scene.memory, lambda op, path: False, cut_power)
-        table = scene.table("cleaner", gate)
-        gate._when = nth_call(number)
-        try:
-            roll_back_expired(table)
-        except PowerCut:
-            crashes += 1
-        assert isinstance(execute(scene.table("y"), scene.plan), Committed)
-        ensure_done_once(scene)
-        (now,) = requests(scene)
-        assert now.requested_at == rollback.requested_at and now.is_completed
-    assert crashes >= 8
-
-
-@STAYS
-def test_g13_a_crash_keeps_others_out_for_a_time_to_live_and_ten_seconds_at_most(kind: str) -> None:
-    scene = stage(planned(kind))
-    die_at(scene, after_its_files)
-    died_ms = scene.sim.now_ms
-    tries = 0
-    while not isinstance(attempt(lambda: execute(scene.table("y"), scene.plan)), Committed):
-        tries += 1
-        assert tries < 10
-    assert scene.sim.now_ms - died_ms <= (TTL_S + 10) * 1000
     ensure_done_once(scene)

@@ -15,6 +15,7 @@ from lentic.errors import PlanMustBeRolledBack
 from lentic.format.names import Action
 from lentic.testing.simulation import Crashed
 from lentic.timeline.reader import load_timeline
+from tests.rfc.claims import says
 from tests.rfc.guard_plays import (
     Play,
     begin,
@@ -50,6 +51,7 @@ def targeted(play: Play) -> bool:
 # --- "Compaction and table service plans that are not removable-plan" ----------------------------
 
 
+@says("rfc79.stays.a", "rfc79.design.one", "rfc79.design.race", "rfc79.execute.note")
 def test_a_plan_that_stays_scenario_a_many_execute_a_new_plan_and_one_completes_it() -> None:
     """Table 1, A. However many begin at once, the plan is completed once, by one of them; all
     others hear that it is busy or that it is done. If nothing happens to them, somebody does it."""
@@ -78,6 +80,7 @@ def play_b(kind: str, seed: int, scenario: str) -> Play:
     return play
 
 
+@says("rfc79.stays.b", "rfc79.execute.3")
 def test_a_plan_that_stays_scenario_b_who_comes_later_undoes_the_first_before_it_completes() -> (
     None
 ):
@@ -96,6 +99,7 @@ def test_a_plan_that_stays_scenario_b_who_comes_later_undoes_the_first_before_it
     assert ends["y"] or SEEDS < 25, ends
 
 
+@says("rfc79.stays.c")
 def test_a_plan_that_stays_scenario_c_an_execution_that_died_is_undone_by_whoever_completes() -> (
     None
 ):
@@ -123,6 +127,7 @@ def test_a_plan_that_stays_scenario_c_an_execution_that_died_is_undone_by_whoeve
 # --- "Removable-plan clustering / logcompaction" -------------------------------------------------
 
 
+@says("rfc79.goes.a", "rfc79.design.race")
 def test_a_removable_plan_scenario_a_many_execute_a_new_plan_and_one_at_most_completes_it() -> None:
     """Table 2, A. As for a plan that stays, only that an execution which fails is the last one."""
     for seed in seeds():
@@ -137,6 +142,7 @@ def test_a_removable_plan_scenario_a_many_execute_a_new_plan_and_one_at_most_com
         ensure_it_ends(play, is_removable=True)
 
 
+@says("rfc79.goes.b")
 def test_a_removable_plan_scenario_b_who_comes_later_never_executes_what_was_begun() -> None:
     """Table 2, B. Whoever finds the plan begun does not execute it, whatever became of the first
     one: if that one completes the plan the other may hear so, else both have failed."""
@@ -160,6 +166,7 @@ def _began_first(play: Play) -> bool:
     return theirs is not None and (mine is None or theirs < mine)
 
 
+@says("rfc79.goes.c")
 def test_a_removable_plan_scenario_c_what_was_begun_and_left_is_executed_by_nobody() -> None:
     """Table 2, C. Two find a plan that somebody began and left: both are refused, and told to roll
     it back."""
@@ -181,6 +188,7 @@ def test_a_removable_plan_scenario_c_what_was_begun_and_left_is_executed_by_nobo
     assert told["PlanMustBeRolledBack"], told
 
 
+@says("rfc79.goes.d", "rfc79.clean.note")
 @pytest.mark.parametrize("is_old", [False, True], ids=["young", "old"])
 def test_a_removable_plan_scenario_d_clean_leaves_alone_what_is_executed_or_young(
     is_old: bool,
@@ -212,6 +220,7 @@ def test_a_removable_plan_scenario_d_clean_leaves_alone_what_is_executed_or_youn
     assert ends["True"] > 0 or not is_old or SEEDS < 25, ends
 
 
+@says("rfc79.goes.e")
 @pytest.mark.parametrize("is_old", [False, True], ids=["young", "old"])
 def test_a_removable_plan_scenario_e_after_a_clean_only_what_it_left_alone_is_executed(
     is_old: bool,

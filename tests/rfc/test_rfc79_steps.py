@@ -27,6 +27,7 @@ from lentic.timeline.instant import Instant
 from lentic.timeline.reader import load_commit_metadata
 from lentic.txn.transaction import transaction
 from lentic.write import markers
+from tests.rfc.claims import says
 from tests.rfc.guard_scenes import (
     COMPACTION,
     OLD_S,
@@ -59,6 +60,7 @@ STAYS = pytest.mark.parametrize("kind", [COMPACTION, STAYING])
 # --- the steps of the design --------------------------------------------------------------------
 
 
+@says("rfc79.execute.4", "rfc79.execute.7", "rfc79.design.expiry")
 def test_step_4_a_removable_plan_that_was_begun_is_refused_and_any_other_taken_over() -> None:
     for kind in (*STAYING_KINDS, *REMOVABLE_KINDS):
         scene = stage(planned(kind))
@@ -70,6 +72,7 @@ def test_step_4_a_removable_plan_that_was_begun_is_refused_and_any_other_taken_o
             ensure_done_once(scene)
 
 
+@says("rfc79.execute.4", "rfc79.execute.4.requested")
 def test_step_4_a_removable_plan_whose_rollback_was_finished_but_for_its_removal_is_refused() -> (
     None
 ):
@@ -85,6 +88,7 @@ def test_step_4_a_removable_plan_whose_rollback_was_finished_but_for_its_removal
     assert scene.now() is None
 
 
+@says("rfc79.execute.7")
 @STAYS
 def test_step_7_a_pending_rollback_of_the_plan_is_carried_out_first_and_the_plan_kept(
     kind: str,
@@ -100,6 +104,7 @@ def test_step_7_a_pending_rollback_of_the_plan_is_carried_out_first_and_the_plan
     ensure_done_once(scene)
 
 
+@says("rfc79.execute.7")
 @STAYS
 def test_step_7_a_rollback_that_came_during_an_execution_stops_it(kind: str) -> None:
     scene = stage(planned(kind))
@@ -110,6 +115,7 @@ def test_step_7_a_rollback_that_came_during_an_execution_stops_it(kind: str) -> 
     ensure_done_once(scene)
 
 
+@says("rfc79.rollout.flag")
 def test_without_the_guard_a_plan_is_taken_over_at_once_and_only_the_last_completes_it() -> None:
     scene = stage(planned(COMPACTION))
     options = {"lentic.services.guard.enabled": "false"}
@@ -127,6 +133,7 @@ def test_without_the_guard_a_plan_is_taken_over_at_once_and_only_the_last_comple
     ensure_done_once(scene)
 
 
+@says("rfc79.guard.2")
 def test_a_late_starter_gets_the_completed_metadata_and_a_wrong_time_is_refused() -> None:
     scene = stage(planned(COMPACTION))
     first = execute(scene.table("x"), scene.plan)
@@ -143,6 +150,14 @@ def test_a_late_starter_gets_the_completed_metadata_and_a_wrong_time_is_refused(
 # --- clean --------------------------------------------------------------------------------------
 
 
+@says(
+    "rfc79.immutable.stays",
+    "rfc79.removable.clean",
+    "rfc79.removable.early",
+    "rfc79.clean.skips",
+    "rfc79.clean.young",
+    "rfc79.clean.old",
+)
 @pytest.mark.parametrize("policy", list(FailedWrites))
 def test_clean_takes_old_and_silent_removable_plans_alone(policy: FailedWrites) -> None:
     options = {"hoodie.clean.failed.writes.policy": policy.value}
@@ -168,6 +183,7 @@ def test_clean_takes_old_and_silent_removable_plans_alone(policy: FailedWrites) 
             ensure_sound(scene)
 
 
+@says("rfc79.clean.beating", "rfc79.immutable.harm")
 def test_clean_leaves_an_old_plan_alone_while_somebody_executes_it() -> None:
     scene = stage(planned(REMOVABLE))
     scene.sleep(OLD_S)
@@ -197,6 +213,7 @@ def test_a_plan_that_was_undone_once_and_then_completed_keeps_its_files_in_a_swe
     ensure_done_once(scene)
 
 
+@says("G11")
 def test_outcome_unknown_is_never_told_as_anything_else() -> None:
     scene = stage(planned(COMPACTION, has_lease=True), has_lease=True)
 
@@ -214,6 +231,7 @@ def test_outcome_unknown_is_never_told_as_anything_else() -> None:
 # --- rollback of a plan -------------------------------------------------------------------------
 
 
+@says("G8", "R16", "P12")
 @KINDS
 def test_g8_two_cleaners_carry_one_rollback_out_at_once(kind: str) -> None:
     scene = stage(planned(kind))
@@ -237,6 +255,7 @@ def test_g8_two_cleaners_carry_one_rollback_out_at_once(kind: str) -> None:
     ensure_sound(scene)
 
 
+@says("G12", "rfc79.removable.goes")
 @KINDS
 def test_g12_a_crash_at_any_call_of_removing_a_plan_is_made_good_by_the_next_one(kind: str) -> None:
     for number in range(1, 60):

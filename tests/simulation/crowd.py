@@ -12,34 +12,41 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 
 from lentic.coordination.lock import LockProvider
 from lentic.coordination.lock_storage import StorageLock
-from lentic.errors import LenticError, LockTimeout, OutcomeUnknown, PlanBusy
+from lentic.errors import LockTimeout, PlanBusy
 from lentic.format.names import Action
 from lentic.format.times import CompletedAt
 from lentic.services.failed_writes import roll_back_expired
 from lentic.table import Table
 from lentic.testing.checkers import check_table
-from lentic.testing.simulation import Crashed, Deadlock, Outcome, Raised, Returned, Simulation
+from lentic.testing.simulation import Outcome, Raised, Returned, Simulation
 from lentic.testing.tables import create_on, open_on
 from lentic.timeline.reader import load_timeline
+from tests.simulation.faults import (
+    HEARTBEAT,
+    KINDS,
+    LEASE_MS,
+    PAUSES,
+    Planned,
+    arrange,
+    describe,
+    is_unknown,
+    judge_kinds,
+    judge_snapshots,
+    list_published,
+    list_violations,
+    rows_of,
+)
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("by", pa.string())])
 SHARED = "shared"
 BASE = "base"
 WRITERS = ("w1", "w2", "w3")
 COMPACTORS = ("c1", "c2")
-LEASE_MS = 4_000
-PAUSES_MS = (1_000, 6_000, 30_000, 30_000)
-HEARTBEAT = {
-    "hoodie.client.heartbeat.interval_in_ms": 2_000,
-    "hoodie.client.heartbeat.tolerable.misses": 2,
-    "hoodie.time.generator.max_expected_clock_skew_ms": 86_400_000,
-}
 NBCC = "NON_BLOCKING_CONCURRENCY_CONTROL"
 OCC = "OPTIMISTIC_CONCURRENCY_CONTROL"
 
@@ -52,8 +59,7 @@ class Plot:
     table_type: str
     has_lease: bool
     skews_ms: dict[str, int]
-    faults: tuple[tuple[str, int, str], ...]
-    """Who, at which storage call, what: crash before/after/torn, fail before/after, or a pause."""
+    faults: tuple[Planned, ...]
 
     @property
     def is_calm(self) -> bool:
@@ -70,9 +76,7 @@ def plot_of(seed: int) -> Plot:
     for name in names:
         if chance.random() < 0.5:
             call = chance.randint(10, 140 if name == "cleaner" else 70)
-            kinds = ("crash before", "crash after", "crash torn", "fail before", "fail after")
-            pauses = tuple(f"pause {ms}" for ms in PAUSES_MS)
-            faults.append((name, call, chance.choice((*kinds, *pauses, *pauses))))
+            faults.append((name, call, chance.choice((*KINDS, *PAUSES, *PAUSES))))
     if seed % 3 == 0:  # one sleeper and nothing else, at any of its calls
         faults = [(chance.choice((*WRITERS, COMPACTORS[0])), chance.randint(8, 60), "pause 30000")]
     return Plot(
@@ -96,7 +100,7 @@ class Played:
     snapshots: list[frozenset[str]] = field(default_factory=list)
 
     def __str__(self) -> str:
-        return "\n".join([str(self.plot), *map(str, self.outcome.items()), *self.sim.trace])
+        return describe(self.plot, self.outcome, self.sim)
 
 
 def batch(writer: str, number: int) -> pa.Table:
@@ -141,14 +145,7 @@ def play(seed: int) -> Played:
             sim.actor(name, partial(_compact, table, name))
     sim.actor("cleaner", partial(_clean, table))
     sim.actor("follower", partial(_follow, table, played))
-    for name, call, kind in plot.faults:
-        what, _, how = kind.partition(" ")
-        if what == "crash":
-            sim.crash_at(name, call=call, when=how)  # type: ignore[arg-type]
-        elif what == "fail":
-            sim.fail_at(name, call=call, when=how)  # type: ignore[arg-type]
-        else:
-            sim.pause_at(name, call=call, pause_ms=int(how))
+    arrange(sim, plot.faults)
     played.outcome = sim.run()
     world = sim.world("after")
     lock = StorageLock(sim.memory, world, 120_000, LEASE_MS) if plot.has_lease else plain
@@ -184,9 +181,7 @@ def _follow(table: Callable[[str], Table], played: Played) -> None:
 
 def _look(table: Table, played: Played) -> None:
     played.followed += _completions(table, after=max(played.followed, default=""))
-    rows = table.read().to_pylist()
-    assert len({row["id"] for row in rows}) == len(rows), f"a key was seen twice: {rows}"
-    played.snapshots.append(frozenset(row["id"] for row in rows))
+    played.snapshots.append(frozenset(rows_of(table)))
 
 
 def _completions(table: Table, after: str) -> list[str]:
@@ -221,10 +216,10 @@ def judge_run(played: Played) -> list[str]:
     findings += _judge_following(played, table)
     findings += _judge_publication(played)
     if played.plot.table_type == "MERGE_ON_READ":
-        before = _rows(table)
+        before = rows_of(table)
         table.compact()
-        if _rows(table) != before:
-            findings.append(f"compaction changed the rows: {before} -> {_rows(table)}")
+        if rows_of(table) != before:
+            findings.append(f"compaction changed the rows: {before} -> {rows_of(table)}")
         findings += check_table(sim.memory)
     table.upsert(batch(BASE, 5))
     pending = load_timeline(sim.memory).pending(*_WRITES)
@@ -235,18 +230,10 @@ def judge_run(played: Played) -> list[str]:
 _WRITES = (Action.COMMIT, Action.DELTACOMMIT)
 
 
-def _rows(table: Table) -> dict[str, Any]:
-    rows = table.read().to_pylist()
-    assert len({row["id"] for row in rows}) == len(rows), f"a key was seen twice: {rows}"
-    return {row["id"]: (row["ts"], row["by"]) for row in rows}
-
-
 def _judge_ends(played: Played) -> list[str]:
-    findings = []
+    findings = judge_kinds(played.outcome)
     struck = {name for name, _, _ in played.plot.faults}
     for name, end in played.outcome.items():
-        if isinstance(end, Raised) and not isinstance(end.error, LenticError):
-            findings.append(f"{name} ended with {type(end.error).__name__}: {end.error}")
         may_lose = name in struck or played.plot.mode == OCC or name not in WRITERS
         if not may_lose and not isinstance(end, Returned):
             # Who stands still may hold the lock for longer than anybody waits for it.
@@ -260,14 +247,12 @@ def _judge_ends(played: Played) -> list[str]:
 
 def _judge_rows(played: Played, table: Table) -> list[str]:
     findings = []
-    rows = _rows(table)
+    rows = rows_of(table)
     won = [(1, BASE + "-0")]
     for writer in WRITERS:
         end = played.outcome[writer]
         is_there = f"{writer}-1" in rows
-        unknown = isinstance(end, Crashed) or (
-            isinstance(end, Raised) and isinstance(end.error, OutcomeUnknown)
-        )
+        unknown = is_unknown(end)
         if isinstance(end, Returned) and not is_there:
             findings.append(f"{writer} committed and its row is lost")
         if not isinstance(end, Returned) and not unknown and is_there:
@@ -280,10 +265,7 @@ def _judge_rows(played: Played, table: Table) -> list[str]:
 
 
 def _judge_following(played: Played, table: Table) -> list[str]:
-    findings = []
-    for one, other in zip(played.snapshots, played.snapshots[1:], strict=False):
-        if not one <= other:
-            findings.append(f"rows were seen and then not: {set(one - other)}")
+    findings = judge_snapshots(played.snapshots)
     every = Counter(_completions(table, after=""))
     if Counter(played.followed) != every:
         findings.append(f"following by completion time missed {every - Counter(played.followed)}")
@@ -293,27 +275,13 @@ def _judge_following(played: Played, table: Table) -> list[str]:
 def _judge_publication(played: Played) -> list[str]:
     """P3: when a completion time appears, no greater one was there before."""
     findings, last = [], ""
-    for line in played.sim.trace:
-        words = line.split()
-        if len(words) < 6 or words[3] != "put_if_absent" or words[4] != "True":
-            continue
-        name = words[5].rpartition("/")[2]
-        stem, _, kind = name.partition(".")
-        if "/timeline/" in words[5] and "_" in stem and "." not in kind:
-            time = stem.partition("_")[2]
-            if time <= last:
-                findings.append(f"{name} appeared after {last}")
-            last = max(last, time)
+    for name, time in list_published(played.sim.trace):
+        if time <= last:
+            findings.append(f"{name} appeared after {last}")
+        last = max(last, time)
     return findings
 
 
 def violations(seed: int) -> list[str]:
-    """What is wrong with the run of `seed`, a deadlock included."""
-    try:
-        played = play(seed)
-        found = judge_run(played)
-    except Deadlock as error:
-        return [str(error)]
-    except (LenticError, AssertionError) as error:
-        return [f"afterwards: {type(error).__name__}: {error}"]
-    return [*found, str(played)] if found else []
+    """What is wrong with the run of `seed`."""
+    return list_violations(seed, play, judge_run)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -17,23 +17,34 @@ import pyarrow as pa
 
 from lentic.coordination.lock import LockProvider
 from lentic.coordination.lock_storage import StorageLock
-from lentic.errors import Conflict, LenticError, MissingFile, OutcomeUnknown
+from lentic.errors import Conflict, LenticError, MissingFile
 from lentic.format import layout
 from lentic.services.failed_writes import roll_back_expired
 from lentic.services.verify import verify_table
 from lentic.table import Table
-from lentic.testing.simulation import Crashed, Deadlock, Outcome, Raised, Returned, Simulation
+from lentic.testing.simulation import Outcome, Returned, Simulation
 from lentic.testing.tables import create_on, open_on
 from lentic.timeline.reader import load_timeline
-from tests.simulation.crowd import LEASE_MS, NBCC, OCC, PAUSES_MS, SCHEMA
+from tests.simulation.crowd import NBCC, OCC, SCHEMA
+from tests.simulation.faults import (
+    HEARTBEAT,
+    LEASE_MS,
+    Planned,
+    arrange,
+    choose_aimed,
+    choose_faults,
+    describe,
+    is_unknown,
+    judge_kinds,
+    judge_snapshots,
+    list_violations,
+    rows_of,
+)
 
 WRITERS = ("w1", "w2")
 SERVICES = ("compact", "log_compact", "cluster", "clean", "archive")
 SHARED = "shared"
-OPTIONS = {
-    "hoodie.client.heartbeat.interval_in_ms": 2_000,
-    "hoodie.client.heartbeat.tolerable.misses": 2,
-    "hoodie.time.generator.max_expected_clock_skew_ms": 86_400_000,
+OPTIONS = HEARTBEAT | {
     "hoodie.log.compaction.blocks.threshold": 2,
     "hoodie.clean.commits.retained": 2,
     "hoodie.keep.min.commits": 2,
@@ -42,6 +53,8 @@ OPTIONS = {
     "lentic.services.rollback_delay_minutes": 0,
 }
 LAST_RUNS = 3
+REST_S = 2 * (2 * 2) + 1
+"""Two times to live of a heartbeat, by the options above, and what the calls themselves take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +67,7 @@ class Plot:
     has_lease: bool
     removable: bool
     services: tuple[str, ...]
-    faults: tuple[tuple[str, int, str], ...]
+    faults: tuple[Planned, ...]
 
     @property
     def options(self) -> dict[str, Any]:
@@ -71,13 +84,7 @@ def plot_of(seed: int) -> Plot:
     buckets = 1 if mode == NBCC or chance.random() < 0.3 else None
     mine = [s for s in SERVICES if table_type == "MERGE_ON_READ" or not s.endswith("compact")]
     services = tuple(chance.sample(mine, chance.randint(2, len(mine))))
-    faults = []
-    kinds = ("crash before", "crash after", "crash torn", "fail before", "fail after")
-    pauses = tuple(f"pause {ms}" for ms in PAUSES_MS)
-    for name in (*WRITERS, *services):
-        if chance.random() < 0.45:
-            call = chance.randint(5, 120)
-            faults.append((name, call, chance.choice((*kinds, *pauses))))
+    faults = choose_faults(chance, (*WRITERS, *services), 0.45, 120)
     return Plot(
         mode=mode,
         table_type=table_type,
@@ -87,6 +94,13 @@ def plot_of(seed: int) -> Plot:
         services=services,
         faults=tuple(faults) if chance.random() < 0.9 else (),
     )
+
+
+def aimed_plot_of(seed: int) -> Plot:
+    """The plot of a seed with sleepers at the worst places."""
+    calm = replace(plot_of(seed), has_lease=True, faults=())
+    chance = random.Random(f"aimed {seed}")
+    return replace(calm, faults=choose_aimed(chance, play(seed, calm).sim.trace))
 
 
 @dataclass
@@ -101,7 +115,7 @@ class Played:
     snapshots: list[frozenset[str]] = field(default_factory=list)
 
     def __str__(self) -> str:
-        return "\n".join([str(self.plot), *map(str, self.outcome.items()), *self.sim.trace])
+        return describe(self.plot, self.outcome, self.sim)
 
 
 def batch(writer: str, number: int) -> pa.Table:
@@ -111,9 +125,8 @@ def batch(writer: str, number: int) -> pa.Table:
     return pa.table([pa.array(column) for column in zip(*rows, strict=True)], schema=SCHEMA)
 
 
-def play(seed: int) -> Played:
+def play(seed: int, plot: Plot) -> Played:
     """Run the seed to its end."""
-    plot = plot_of(seed)
     sim = Simulation(seed, steps_max=120_000, jump_ms_max=100)
     storage, plain = sim.storage(), sim.lock()
 
@@ -142,14 +155,7 @@ def play(seed: int) -> Played:
     for service in plot.services:
         sim.actor(service, partial(_serve, table, service))
     sim.actor("follower", partial(_follow, table, played))
-    for name, call, kind in plot.faults:
-        what, _, how = kind.partition(" ")
-        if what == "crash":
-            sim.crash_at(name, call=call, when=how)  # type: ignore[arg-type]
-        elif what == "fail":
-            sim.fail_at(name, call=call, when=how)  # type: ignore[arg-type]
-        else:
-            sim.pause_at(name, call=call, pause_ms=int(how))
+    arrange(sim, plot.faults)
     played.outcome = sim.run()
     if plot.has_lease:
         played.lock = StorageLock(sim.memory, sim.world("after"), 120_000, LEASE_MS)
@@ -174,13 +180,7 @@ def _serve(table: Callable[[str], Table], service: str) -> None:
 def _follow(table: Callable[[str], Table], played: Played) -> None:
     for _ in range(3):
         with suppress(MissingFile):  # a clean that keeps two commits may overtake a reader
-            played.snapshots.append(frozenset(_rows(table("follower"))))
-
-
-def _rows(table: Table) -> dict[str, Any]:
-    rows = table.read().to_pylist()
-    assert len({row["id"] for row in rows}) == len(rows), f"a key was seen twice: {rows}"
-    return {row["id"]: (row["ts"], row["by"]) for row in rows}
+            played.snapshots.append(frozenset(rows_of(table("follower"))))
 
 
 # --- what must hold -----------------------------------------------------------------------------
@@ -192,20 +192,23 @@ def judge_run(played: Played) -> list[str]:
     world = sim.world("after", skew_ms=7_200_000)
     table = open_on(sim.memory, world, played.lock, played.plot.options)
     findings = _judge_ends(played)
+    begun = world.clock.monotonic()
     roll_back_expired(table._opened, waits=True)
     findings += verify_table(sim.memory)
-    before = _rows(table)
+    before = rows_of(table)
     findings += _judge_rows(played, before)
-    findings += _run_to_rest(table)
-    if _rows(table) != before:
-        findings.append(f"services changed the rows: {before} -> {_rows(table)}")
+    _run_to_rest(table)
+    if (took := world.clock.monotonic() - begun) > REST_S:
+        findings.append(f"it took {took:.1f} s until everything had come to rest")
+    if rows_of(table) != before:
+        findings.append(f"services changed the rows: {before} -> {rows_of(table)}")
     findings += verify_table(sim.memory)
     findings += _judge_rest(table)
     table.upsert(batch("base", 9))
     return findings
 
 
-def _run_to_rest(table: Table) -> list[str]:
+def _run_to_rest(table: Table) -> None:
     """Liveness: without faults a few runs of the services bring every plan to its end."""
     for _ in range(LAST_RUNS):
         roll_back_expired(table._opened, waits=True)
@@ -214,7 +217,6 @@ def _run_to_rest(table: Table) -> list[str]:
                 table.execute(str(plan.requested_at))
         table.clean()
         table.archive()
-    return []
 
 
 def _judge_rest(table: Table) -> list[str]:
@@ -227,11 +229,9 @@ def _judge_rest(table: Table) -> list[str]:
 
 
 def _judge_ends(played: Played) -> list[str]:
-    findings = []
+    findings = judge_kinds(played.outcome)
     struck = {name for name, _, _ in played.plot.faults}
     for name, end in played.outcome.items():
-        if isinstance(end, Raised) and not isinstance(end.error, LenticError):
-            findings.append(f"{name} ended with {type(end.error).__name__}: {end.error}")
         alone = name in WRITERS and not struck and played.plot.mode == NBCC
         if alone and not isinstance(end, Returned):
             findings.append(f"{name} did not commit although nothing happened to it: {end}")
@@ -242,10 +242,7 @@ def _judge_rows(played: Played, rows: dict[str, Any]) -> list[str]:
     findings = []
     won = [(21, "base-2")]
     for writer in WRITERS:
-        end = played.outcome[writer]
-        unknown = isinstance(end, Crashed) or (
-            isinstance(end, Raised) and isinstance(end.error, OutcomeUnknown)
-        )
+        unknown = is_unknown(played.outcome[writer])
         for number in (5, 6):
             is_there = f"{writer}-{number}" in rows
             done = number in played.written.get(writer, set())
@@ -259,22 +256,12 @@ def _judge_rows(played: Played, rows: dict[str, Any]) -> list[str]:
         findings.append(f"of {won} the winner is {rows.get(SHARED)}")
     if missing := {f"base-{n}" for n in range(3)} - rows.keys():
         findings.append(f"rows of the beginning are lost: {missing}")
-    for one, other in zip(played.snapshots, played.snapshots[1:], strict=False):
-        if not one <= other:
-            findings.append(f"rows were seen and then not: {set(one - other)}")
+    findings += judge_snapshots(played.snapshots)
     if played.snapshots and not played.snapshots[-1] <= rows.keys():
         findings.append("rows were seen and are gone at the end")
     return findings
 
 
-def violations(seed: int) -> list[str]:
-    """What is wrong with the run of `seed`, a deadlock included."""
-    played: Played | None = None
-    try:
-        played = play(seed)
-        found = judge_run(played)
-    except Deadlock as error:
-        return [str(error)]
-    except (LenticError, AssertionError) as error:
-        return [f"afterwards: {type(error).__name__}: {error}", str(played)]
-    return [*found, str(played)] if found else []
+def violations(seed: int, plot: Plot | None = None) -> list[str]:
+    """What is wrong with the run of `seed`, or of another plot."""
+    return list_violations(seed, lambda seed: play(seed, plot or plot_of(seed)), judge_run)

@@ -20,8 +20,9 @@ from lentic.testing.simulation import Returned, Simulation
 from lentic.testing.tables import open_on
 from lentic.timeline.history import load_history
 from lentic.timeline.reader import load_timeline
+from tests.rfc.claims import says
 from tests.simulation.cases import FIRST_SEED, SEEDS, distinct, sample
-from tests.simulation.crowd import LEASE_MS
+from tests.simulation.faults import LEASE_MS
 from tests.simulation.flows import Rows, after, arrow, create, fold, read, upsert
 
 KEEP = {
@@ -53,6 +54,7 @@ def instants(storage: Any) -> list[str]:
     return sorted({f"{i} {i.completed_at}" for i in (*active, *archived)})
 
 
+@says("R13")
 def test_a_killed_archival_shows_in_nothing_and_the_next_one_finishes_it() -> None:
     setup = after(create("MERGE_ON_READ"), write_and_archive(*BATCHES), upsert(NEXT, NEXT))
     start = set_scene(setup)

@@ -11,6 +11,7 @@ import pytest
 from lentic.testing.checkers import list_leftovers
 from lentic.testing.simulation import Crashed, Returned, Simulation
 from lentic.write.commit import Commit
+from tests.rfc.claims import says
 from tests.simulation.cases import (
     CASES,
     COW,
@@ -49,6 +50,7 @@ def counts(run: ClusterRun) -> tuple[int, int, int, int] | None:
     return done.inserted, done.updated, done.deleted, done.files
 
 
+@says("S1", "S9", "robust.cm.stray")
 @BY_SHAPE
 def test_s1_s9_two_attempts_at_once_count_once(shape: Shape) -> None:
     """S1: both reach the completion marker, and storage chooses. S9: rows come to each of them in
@@ -76,6 +78,7 @@ def _first_is_early(sim: Simulation) -> None:
     sim.pause_at("worker-1", call=1, pause_ms=60_000)
 
 
+@says("S12", "S2")
 @pytest.mark.parametrize(
     ("case", "shape"),
     [

@@ -10,6 +10,7 @@ from __future__ import annotations
 import pytest
 
 from lentic.testing.crash_sweep import CrashPoint, crash_points, run_with_crash
+from tests.rfc.claims import says
 from tests.simulation.cases import (
     AT_LENGTH,
     BEFORE,
@@ -40,6 +41,7 @@ def choose_points(case: Case, shape: Shape) -> list[CrashPoint]:
     return [CrashPoint(commit, "before"), CrashPoint(commit, "after"), *chosen]
 
 
+@says("robust.acid")
 @pytest.mark.parametrize(
     ("case", "shape"), MATRIX, ids=[f"{case.name}-{shape.name}" for case, shape in MATRIX]
 )

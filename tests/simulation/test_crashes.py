@@ -25,6 +25,7 @@ from lentic.testing.crash_sweep import (
 from lentic.testing.simulation import START_MS
 from lentic.testing.tables import open_on
 from lentic.timeline.reader import load_timeline
+from tests.rfc.claims import says
 from tests.simulation import flows
 from tests.simulation.cases import distinct, sample
 from tests.simulation.flows import Rows, after, compact, create, fold, log_compact, upsert
@@ -85,6 +86,7 @@ def killed_compactions() -> Iterator[CrashRun]:
     return distinct(run_with_crash(compact, point, start) for point in points)
 
 
+@says("rfc79.immutable.rollback")
 def test_a_killed_compaction_changes_no_row_and_can_be_run_again() -> None:
     expected = fold(FIRST, SECOND)
     for run in killed_compactions():
@@ -139,6 +141,7 @@ def test_a_killed_log_compaction_stops_neither_upserts_nor_compactions() -> None
         assert list_leftovers(run.storage) == [], run
 
 
+@says("R16")
 @TYPES
 def test_a_killed_clean_up_after_a_kill_converges(table_type: str) -> None:
     """The upsert that rolls a dead write back is itself killed at every call."""

@@ -15,6 +15,7 @@ import pytest
 from lentic.errors import LenticError, OutcomeUnknown
 from lentic.testing.crash_sweep import crash_points
 from lentic.testing.simulation import Raised, Returned
+from tests.rfc.claims import says
 from tests.simulation.cases import (
     AT_LENGTH,
     BEFORE,
@@ -102,6 +103,7 @@ def test_a_call_that_fails_with_or_without_its_effect_is_all_or_nothing(
     assert answers == {"done, after", "not done, before"}
 
 
+@says("R15", "P19")
 @over(FEW)
 def test_when_reading_back_fails_too_the_outcome_is_unknown_and_still_never_half(
     case: Case, shape: Shape

@@ -31,6 +31,7 @@ from lentic.view import slicing, table_view
 from lentic.view.files import FileGroup, FileGroupId, LogFile
 from lentic.world import Clock
 from lentic.write.completion import Share
+from tests.rfc.claims import says
 from tests.simulation.crowd import COMPACTORS, Plot, plot_of, violations
 
 FIRST_SEED = int(os.environ.get("LENTIC_CROWD_SEED", "0"))
@@ -38,6 +39,7 @@ SEEDS = int(os.environ.get("LENTIC_CROWD_SEEDS", "60"))
 MUTANT_RUNS = 1_000
 
 
+@says("rfc66.nbcc", "N15", "N1")
 def test_nothing_is_lost_doubled_or_seen_too_early() -> None:
     met: dict[str, int] = {}
     for seed in range(FIRST_SEED, FIRST_SEED + SEEDS):

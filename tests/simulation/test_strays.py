@@ -1,4 +1,4 @@
-"""Attempts that outlive their write (seed design "Robust Spark writes", cases 1 and 2).
+"""Attempts that outlive their write (the design "Robust Spark writes", cases 1 and 2).
 
 A worker sleeps at one of its storage calls and wakes up when the driver has committed, or given up,
 or stands anywhere in between. Nobody stops it; whatever it then does must change nothing.
@@ -21,6 +21,7 @@ from lentic.testing.simulation import Crashed, Raised, Returned, Simulation, Whe
 from lentic.testing.tables import open_on
 from lentic.timeline.reader import load_timeline
 from lentic.world import World
+from tests.rfc.claims import says
 from tests.simulation.cases import (
     BEFORE,
     COW,
@@ -106,6 +107,7 @@ def written_by(run: ClusterRun, worker: str) -> list[str]:
 # Case 1: the driver committed meanwhile
 
 
+@says("robust.case1", "S3")
 @BOTH_ANSWERS
 @SOME
 def test_case_1_a_stray_that_wakes_up_after_the_commit_leaves_no_file(
@@ -126,6 +128,7 @@ def test_case_1_a_stray_that_wakes_up_after_the_commit_leaves_no_file(
     assert refused
 
 
+@says("S3", "robust.case1.missing", "robust.fm.order", "R7")
 @SOME
 def test_s3_a_stray_that_writes_while_the_driver_finalizes_is_seen_by_it_or_sees_it(
     case: Case, shape: Shape
@@ -173,6 +176,7 @@ def killed_after_its_sleep(case: Case, start: Scene, sleep: int, name: str) -> I
         yield run
 
 
+@says("S2", "robust.both")
 @SOME
 def test_s2_a_stray_that_is_killed_after_the_commit_is_cleaned_up_after_by_the_next_writer(
     case: Case, shape: Shape
@@ -189,6 +193,7 @@ def test_s2_a_stray_that_is_killed_after_the_commit_is_cleaned_up_after_by_the_n
     assert any(requested_at_of(path.rpartition("/")[2]) for path in left), "none left a file"
 
 
+@says("S2", "robust.both")
 @SOME
 def test_s2_a_killed_stray_whose_announcement_is_gone_stays_invisible(
     case: Case, shape: Shape
@@ -226,6 +231,7 @@ def driver_calls_after_work(case: Case, start: Scene, options: dict[str, object]
     return range(first, len(calls) + 1)
 
 
+@says("robust.case2", "robust.fm.fail")
 @SOME
 def test_case_2_a_rerun_of_all_tasks_under_fail_is_refused_and_harms_nothing(
     case: Case, shape: Shape
@@ -243,6 +249,7 @@ def test_case_2_a_rerun_of_all_tasks_under_fail_is_refused_and_harms_nothing(
     assert refused
 
 
+@says("robust.case2", "robust.case2.same", "robust.fm.recover", "S4")
 @SOME
 def test_case_2_s4_a_rerun_under_recover_serves_exactly_what_was_accepted(
     case: Case, shape: Shape
@@ -276,6 +283,7 @@ def ensure_nothing_came_of_it(run: ClusterRun, start: Scene) -> None:
     ensure_sound(memory, world, run.lock, began=start, allowed=[BEFORE], trace=run)
 
 
+@says("robust.case1.after")
 @pytest.mark.parametrize("finalized", [False, True], ids=["open", "finalized"])
 @pytest.mark.parametrize("shape", [MOR_BUCKETS, COW], ids=lambda shape: shape.name)
 def test_a_stray_that_wakes_up_after_a_rollback_changes_nothing(
@@ -329,6 +337,7 @@ def driver_dies(seed: int, calls: int) -> Callable[[Simulation], None]:
     return lambda sim: sim.crash_at("driver", call=call, when=when)
 
 
+@says("S5")
 @pytest.mark.parametrize(
     ("case", "shape"),
     [(UPSERT, MOR_BUCKETS), (case_named("insert_overwrite"), COW), (UPSERT, COW_BUCKETS)],
@@ -355,6 +364,7 @@ def upsert_next(storage: Storage, world: World, lock: LockProvider) -> None:
     open_on(storage, world, lock).upsert(arrow(NEXT))
 
 
+@says("S5", "S10")
 def test_s5_s10_a_compaction_is_run_again_while_workers_of_a_dead_driver_still_write() -> None:
     """Tokens of both runs begin at 0, and still no name is shared. The second run may be told to
     start over, and nothing else; the third, on its own, works."""

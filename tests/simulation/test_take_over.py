@@ -19,7 +19,9 @@ from lentic.errors import LenticError
 from lentic.testing.checkers import check_table
 from lentic.testing.simulation import Simulation
 from lentic.testing.tables import create_on, open_on
-from tests.simulation.crowd import BASE, HEARTBEAT, LEASE_MS, SCHEMA, batch
+from tests.rfc.claims import says
+from tests.simulation.crowd import BASE, SCHEMA, batch
+from tests.simulation.faults import HEARTBEAT, LEASE_MS
 
 SLEEP_MS = 30_000
 SECOND_SLEEPS = (None, 12, 24, 36)
@@ -58,6 +60,7 @@ def _execute(table: Any, plan: str) -> None:
         table.execute(plan)
 
 
+@says("rfc79.design.one", "G1")
 @pytest.mark.parametrize("has_lease", [False, True], ids=["flock", "lease"])
 def test_a_plan_is_completed_once_wherever_its_executors_sleep(has_lease: bool) -> None:
     sim, _, _ = _play(has_lease, None, None, seed=0)

@@ -13,8 +13,10 @@ import pytest
 from lentic.errors import InvalidPath, MissingFile, StorageError
 from lentic.storage.local import LocalStorage
 from lentic.testing.storage_contract import StorageContract
+from tests.rfc.claims import says
 
 
+@says("R19")
 class TestLocalStorage(StorageContract):
     @pytest.fixture
     def storage(self, tmp_path: Path) -> LocalStorage:
@@ -296,6 +298,7 @@ def test_a_file_deleted_while_it_is_read_stays_readable(root: Path) -> None:
 # looks at what is on disk. `flow` reports after the call returned, which nobody may see undone.
 _KILLED_FLOWS = """
 import os, signal, sys
+from lentic.storage import local
 from lentic.storage.local import LocalStorage
 
 root, flow = sys.argv[1], sys.argv[2]
@@ -336,6 +339,7 @@ for step in range(1, 100):
 """
 
 
+@says("R19")
 @pytest.mark.parametrize("flow", ["put_if_absent", "replace", "open_output"])
 def test_a_kill_between_any_two_steps_leaves_whole_content_or_none(
     tmp_path: Path, flow: str

@@ -18,6 +18,7 @@ from lentic.coordination.lock_process import ProcessLock
 from lentic.errors import Conflict, LockTimeout, StorageError
 from lentic.storage.file_lock import locked_file
 from lentic.world import Process, Threads, World, real_world
+from tests.rfc.claims import says
 
 
 class _FastClock:
@@ -81,6 +82,7 @@ def test_the_last_time_outlives_its_holder(lock: Locks) -> None:
         assert held.last_time == "20240101000000000"
 
 
+@says("rfc79.heartbeat.lock")
 def test_only_one_thread_holds_the_lock(lock: Locks) -> None:
     inside, most, epochs = [0], [0], []
 

@@ -9,8 +9,10 @@ import pytest
 from lentic.errors import StorageError
 from lentic.storage.memory import MemoryStorage
 from lentic.testing.storage_contract import StorageContract
+from tests.rfc.claims import says
 
 
+@says("R19")
 class TestMemoryStorage(StorageContract):
     @pytest.fixture
     def storage(self) -> MemoryStorage:

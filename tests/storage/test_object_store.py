@@ -17,16 +17,19 @@ from lentic.storage.local import LocalStorage
 from lentic.storage.object_store import ObjectStorage
 from lentic.storage.open import open_storage
 from lentic.testing.storage_contract import StorageContract
+from tests.rfc.claims import says
 
 _numbers = itertools.count()
 
 
+@says("R19")
 class TestObjectsInMemory(StorageContract):
     @pytest.fixture
     def storage(self) -> ObjectStorage:
         return ObjectStorage(f"memory://contract/{next(_numbers)}")
 
 
+@says("R19")
 class TestS3(StorageContract):
     @pytest.fixture
     def storage(self, s3_options: tuple[tuple[str, str], ...]) -> ObjectStorage:
@@ -39,6 +42,13 @@ class TestS3(StorageContract):
                 file.write(piece)
                 assert storage.info("big") is None
         assert storage.read("big") == piece * 21
+
+    def test_folders_are_listed_that_hold_something(self, storage: ObjectStorage) -> None:
+        for path in ("a/x", "a/b/y", "c d/z", "top"):
+            storage.put_if_absent(path, b"")
+        assert storage.list_folders("") == ["a", "c d"]
+        assert storage.list_folders("a") == ["a/b"]
+        assert storage.list_folders("nowhere") == []
 
     def test_wrong_prefixes_do_not_see_each_other(self, storage: ObjectStorage) -> None:
         sibling = ObjectStorage(storage.url + "0", storage.options)

@@ -18,6 +18,7 @@ from lentic.storage.local import LocalStorage
 from lentic.storage.object_store import ObjectStorage
 from lentic.storage.probe import keeps_conditions
 from lentic.world import real_world
+from tests.rfc.claims import says
 
 
 class _Careless(ObjectStorage):
@@ -53,6 +54,7 @@ def test_a_store_with_conditions_passes_and_keeps_no_trace(folder: tuple[str, An
     assert storage.walk("") == []
 
 
+@says("R19")
 def test_a_store_without_is_read_only(folder: tuple[str, Any]) -> None:
     storage = _Careless(*folder)
     lock = _lock(storage)

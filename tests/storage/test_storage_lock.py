@@ -16,6 +16,7 @@ from lentic.storage.memory import MemoryStorage
 from lentic.storage.object_store import ObjectStorage
 from lentic.testing.sim_world import SimEntropy
 from lentic.world import Process, Threads, World
+from tests.rfc.claims import says
 
 LEASE_MS = 60_000
 PATH = f"{layout.TIMELINE}/20240101000000000.commit.requested"
@@ -71,6 +72,7 @@ def test_epoch_and_last_time_outlive_their_holder(storage: ConditionalStorage) -
         assert (held.epoch, held.last_time) == (2, "20240101000000000")
 
 
+@says("rfc79.heartbeat.lock")
 def test_a_held_lock_is_waited_for_and_the_error_names_its_holder(
     storage: ConditionalStorage,
 ) -> None:
@@ -94,6 +96,7 @@ def test_a_dead_holders_lock_is_taken_after_its_lease_whatever_the_clocks_say(
     assert heir.world.clock.monotonic() <= LEASE_MS / 1000 + 3
 
 
+@says("R2")
 def test_what_a_holder_decided_and_could_not_do_is_done_by_the_next(
     storage: ConditionalStorage,
 ) -> None:
@@ -105,6 +108,7 @@ def test_what_a_holder_decided_and_could_not_do_is_done_by_the_next(
     assert not storage.walk(layout.STAGED)
 
 
+@says("R2")
 def test_a_holder_that_lost_the_lock_decides_nothing(storage: ConditionalStorage) -> None:
     sleeper = _fall_asleep(_lock(storage))
     with _lock(storage, "b").hold():

@@ -15,6 +15,7 @@ from lentic.coordination.curator import in_order
 from lentic.coordination.fenced import decode_state
 from lentic.errors import Conflict, LockTimeout
 from lentic.format import layout
+from tests.rfc.claims import says
 from tests.zookeeper_locks import (
     SHORT_MS,
     WAIT_MS,
@@ -44,6 +45,7 @@ def test_epoch_and_last_time_outlive_their_holder(locks: Locks) -> None:
         held.ensure_held()
 
 
+@says("rfc79.heartbeat.lock")
 def test_two_processes_exclude_each_other_and_a_time_out_names_the_holder(locks: Locks) -> None:
     with Holder(locks()) as holder:
         assert holder.first_words == "held 1"
@@ -77,6 +79,7 @@ def test_only_one_thread_holds_the_lock(locks: Locks) -> None:
     assert epochs == list(range(1, 17))
 
 
+@says("R2")
 def test_a_killed_holder_frees_the_lock_and_what_it_decided_is_done_by_the_next(
     locks: Locks,
 ) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lentic.engine import Attempt, LocalEngine, Scan, ScanTask, Shuffle
-from lentic.errors import InvalidRecord, SchemaMismatch
+from lentic.engine import Attempt, LocalEngine, Scan, ScanTask, Shuffle, ensure_not_stopped
+from lentic.errors import InvalidRecord, SchemaMismatch, Unavailable
 
 
 def _route(rows: pa.RecordBatch) -> pa.Array:
@@ -161,3 +162,39 @@ def test_a_scan_gives_its_batches_in_task_order_and_its_schema_even_when_empty(
         "n": [20, 21, 30, 31, 32]
     }
     assert LocalEngine(threads).collect(Scan(schema, (), read)).schema == schema
+
+
+def test_work_of_threads_can_be_stopped() -> None:
+    engine, begun, go = LocalEngine(threads=2), threading.Event(), threading.Event()
+
+    def work(_: Any, number: int) -> str:
+        begun.set()
+        assert go.wait(10)
+        return str(number)
+
+    def stop_it(stop: Any) -> None:
+        begun.wait(10)
+        stop()
+        go.set()
+
+    with engine.stoppable() as stop:
+        stopper = threading.Thread(target=stop_it, args=(stop,))
+        stopper.start()
+        with pytest.raises(Exception, match="was stopped"):
+            engine.run(work, list(range(50)))
+        stopper.join()
+    assert engine.run(lambda _, n: str(n), [1, 2]) == ["1", "2"]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_work_that_asks_ends_before_its_task_does(threads: int) -> None:
+    engine = LocalEngine(threads)
+
+    def work(stop: Any, number: int) -> str:
+        stop()
+        ensure_not_stopped()
+        raise AssertionError("nobody told it")
+
+    with engine.stoppable() as stop, pytest.raises(Unavailable, match="was stopped"):
+        engine.run(lambda _, number: work(stop, number), [1, 2])
+    ensure_not_stopped()

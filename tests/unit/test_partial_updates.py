@@ -17,6 +17,7 @@ from lentic.errors import (
 )
 from lentic.format.log_block import Header, decode_blocks
 from lentic.records.merge import IS_DELETED
+from tests.rfc.claims import says
 from tests.unit.partial_tables import GROUPS, SCHEMA, Row, ensure_are, make, row, some, state
 from tests.unit.verbs import COW, EVERY, KINDS, MOR, counts
 
@@ -276,6 +277,7 @@ def reference(events: Sequence[tuple[str, str, int, int | None]]) -> dict[str, R
     return {key: {n: v for n, v in r.items() if v is not None} for key, r in rows.items()}
 
 
+@says("rfc66.join")
 @pytest.mark.parametrize("kind", [f"{MOR} 2", f"{MOR} None", f"{COW} 2"])
 @settings(max_examples=40, deadline=None)
 @given(

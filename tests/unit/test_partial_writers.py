@@ -19,6 +19,7 @@ from lentic.txn.transaction import OpenTable
 from lentic.write.commit import Begun, begin_write
 from lentic.write.operations import Operation, Request
 from lentic.write.run import Prepared, run_write
+from tests.rfc.claims import says
 from tests.unit.builders import new_table
 
 SOURCES = ("a", "b", "c")
@@ -147,6 +148,7 @@ STEPS = st.lists(
 )
 
 
+@says("rfc66.join")
 @settings(max_examples=100, deadline=None)
 @given(batches=BATCHES, steps=STEPS)
 def test_the_join_is_the_same_in_any_order_of_begins_completions_and_compactions(

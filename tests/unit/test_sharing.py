@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +25,7 @@ from lentic.timeline.reader import load_timeline
 from lentic.txn.transaction import OpenTable
 from lentic.world import Threads
 from lentic.write.operations import Operation
+from tests.rfc.claims import says
 from tests.unit.builders import new_table, rows, still_world
 
 OCC = {"hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL"}
@@ -93,6 +93,7 @@ def _read(table: OpenTable) -> dict[str, int]:
     return {row["id"]: row["v"] for row in found}
 
 
+@says("rfc66.occ.buckets")
 @pytest.mark.parametrize("table_type", ["MERGE_ON_READ", "COPY_ON_WRITE"])
 def test_of_two_optimistic_writers_in_one_group_the_later_one_starts_over(
     table_type: str,
@@ -141,6 +142,7 @@ def test_without_buckets_the_same_new_key_is_never_placed_twice(table_type: str)
     assert _read(table) == {"k": 2, "z": 0}
 
 
+@says("rfc66.nbcc")
 def test_writers_that_never_wait_both_stay() -> None:
     table = _table(NBCC, buckets=1)
     other = _also(table, NBCC)
@@ -149,6 +151,7 @@ def test_writers_that_never_wait_both_stay() -> None:
     assert _read(table) == {"a": 3, "b": 2, "c": 1}
 
 
+@says("rfc79.abstract.beside")
 def test_a_compaction_planned_and_done_while_writers_run_leaves_their_logs_for_the_next() -> None:
     table = _table(NBCC, buckets=1)
     _write(table, rows(("a", 1, "d")))
@@ -224,6 +227,7 @@ def _die(table: OpenTable, given: pa.Table) -> None:
         _write(table, given, _Meanwhile(die))
 
 
+@says("rfc79.heartbeat.lazy", "N8")
 def test_n8_only_who_gave_no_sign_for_a_time_to_live_is_given_up() -> None:
     table = _table(NBCC, buckets=1)
     observer = _also(table, NBCC)
@@ -250,6 +254,7 @@ def test_who_waits_learns_it_in_one_call() -> None:
     assert roll_back_expired(_also(table, NBCC), waits=True) == (dead,)
 
 
+@says("N8")
 def test_a_writer_that_was_given_up_commits_nothing_when_it_wakes() -> None:
     table = _table(NBCC, buckets=1)
     observer = _also(table, NBCC)
@@ -266,6 +271,7 @@ def test_a_writer_that_was_given_up_commits_nothing_when_it_wakes() -> None:
     assert [f for f in table.storage.walk("d") if not f.name.startswith(".hoodie")] == []
 
 
+@says("rfc79.heartbeat.inference")
 def test_a_live_writer_of_many_is_not_rolled_back_by_the_next_one() -> None:
     table = _table(NBCC, buckets=1)
     other = _also(table, NBCC)
@@ -286,28 +292,6 @@ def test_a_writer_whose_heart_stopped_stops_and_says_so() -> None:
     with pytest.raises(HeartbeatLost, match="could not be renewed"):
         _write(table, rows(("a", 1, "d")), Failing(lambda: None))
     assert load_timeline(table.storage).pending() == ()
-
-
-def test_work_of_threads_can_be_stopped() -> None:
-    engine, begun, go = LocalEngine(threads=2), threading.Event(), threading.Event()
-
-    def work(_: Any, number: int) -> str:
-        begun.set()
-        assert go.wait(10)
-        return str(number)
-
-    def stop_it(stop: Any) -> None:
-        begun.wait(10)
-        stop()
-        go.set()
-
-    with engine.stoppable() as stop:
-        stopper = threading.Thread(target=stop_it, args=(stop,))
-        stopper.start()
-        with pytest.raises(Exception, match="was stopped"):
-            engine.run(work, list(range(50)))
-        stopper.join()
-    assert engine.run(lambda _, n: str(n), [1, 2]) == ["1", "2"]
 
 
 # --- plans --------------------------------------------------------------------------------------
@@ -334,6 +318,7 @@ class _At(LocalEngine):
         return super().run(work, tasks, stage)
 
 
+@says("rfc79.heartbeat.inference", "rfc79.design.others")
 def test_a_plan_that_somebody_executes_is_busy() -> None:
     table = _table(NBCC, buckets=1)
     at, other = _planned(table), _also(table, NBCC)
@@ -356,6 +341,7 @@ def test_a_plan_that_somebody_executes_is_busy() -> None:
     assert _read(table) == {"a": 1}
 
 
+@says("G1")
 def test_g1_whoever_slept_while_the_plan_was_taken_over_completes_nothing() -> None:
     table = _table(NBCC, buckets=1)
     at, other = _planned(table), _also(table, NBCC)
@@ -370,6 +356,7 @@ def test_g1_whoever_slept_while_the_plan_was_taken_over_completes_nothing() -> N
     assert [i.requested_at for i in done] == [at]
 
 
+@says("G1")
 def test_g1_the_guard_alone_stops_a_sleeper_whatever_the_heartbeat_says() -> None:
     table = _table(NBCC, buckets=1)
     at = _planned(table)

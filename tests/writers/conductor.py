@@ -50,13 +50,18 @@ _LOG_TAIL = 4000
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A player to be: `module` is writer, compactor or reader."""
+    """A player to be: `module` is writer, compactor, clusterer or reader. It plays until there is a
+    file `stop` in the play's folder."""
 
     name: str
     module: str
     engine: str = "local"
     pace_s: float = 0.05
+    every_s: float = 0.0
     options: dict[str, str] = field(default_factory=dict)
+    stop: str = "stop"
+    core: int | None = None
+    tasks: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +128,14 @@ class Player:
             name=role.name,
             table=play.table,
             ledger=str(self.ledger),
-            stop=str(play.folder / "stop"),
+            stop=str(play.folder / role.stop),
             options=play.options | role.options,
             engine=role.engine,
             duration_s=play.longest_s,
             pace_s=role.pace_s,
+            every_s=role.every_s,
+            core=role.core,
+            tasks=role.tasks,
             shape=play.shape,
         )
         self._starts = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -24,6 +25,8 @@ def apache_hudi() -> Iterator[ApacheHudi]:
     try:
         install = ensure_hudi()
     except HudiUnavailable as missing:
+        if os.environ.get("LENTIC_INTEROP") == "require":
+            pytest.fail(f"Apache Hudi is not available: {missing}", pytrace=False)
         pytest.skip(f"Apache Hudi is not available: {missing}")
     with ApacheHudi(install) as hudi:
         yield hudi

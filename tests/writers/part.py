@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 import lentic
+from lentic.engine import LocalEngine
 from lentic.errors import Unavailable
 from lentic.table import Table
 from tests.writers.ledger import FAILED, READY, Ledger
@@ -33,7 +34,9 @@ _SPARK = {
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One player's part. `engine` is "local" or "spark"; `pace_s` is the pause between turns."""
+    """One player's part. `engine` is "local" or "spark", with so many `tasks` at once; `pace_s` is
+    the pause between turns, unless one is to begin `every_s`. With a `core` it stays on that one of
+    the machine's, in one thread."""
 
     name: str
     table: str
@@ -43,6 +46,9 @@ class Part:
     engine: str = "local"
     duration_s: float = 60.0
     pace_s: float = 0.05
+    every_s: float = 0.0
+    core: int | None = None
+    tasks: int = 1
     shape: Shape = field(default_factory=Shape)
 
     def to_json(self) -> str:
@@ -52,8 +58,10 @@ class Part:
         """One yield per turn, with a pause between two."""
         parent, end = os.getppid(), time.monotonic() + self.duration_s
         while not Path(self.stop).exists() and time.monotonic() < end and os.getppid() == parent:
+            begun = time.monotonic()
             yield
-            time.sleep(self.pace_s)
+            rest = begun + self.every_s - time.monotonic() if self.every_s else self.pace_s
+            time.sleep(max(0.0, rest))
 
 
 def parse_part(text: str) -> Part:
@@ -64,6 +72,9 @@ def parse_part(text: str) -> Part:
 def my_part() -> tuple[Part, Ledger]:
     """The part of this process, and its ledger."""
     part = parse_part(sys.argv[1])
+    if part.core is not None:
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[part.core % len(cores)]})
     return part, Ledger(Path(part.ledger))
 
 
@@ -86,10 +97,12 @@ def open_table(part: Part, ledger: Ledger) -> Opened | None:
     """
     spark = None
     if part.engine == "spark":
-        spark = lentic.spark.session(f"lentic-{part.name}", "local[1]", _SPARK)
+        spark = lentic.spark.session(f"lentic-{part.name}", f"local[{part.tasks}]", _SPARK)
     for _ in part.turns():
         try:
             table = lentic.open(part.table, options=part.options, spark=spark)
+            if part.core is not None and spark is None:
+                table = Table(table._opened, LocalEngine(threads=1))
         except Unavailable as error:
             ledger.add(FAILED, name=part.name, what="open", error=repr(error))
             continue

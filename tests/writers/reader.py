@@ -15,10 +15,11 @@ import pyarrow as pa
 
 from lentic.errors import Unavailable
 from lentic.table import Table
+from tests.writers.ballast import NO_BALLAST
 from tests.writers.history import encode_seen
 from tests.writers.ledger import FAILED, SIGHT, WINDOW, Ledger
 from tests.writers.part import Part, my_part, open_table
-from tests.writers.workload import HOT, Seen, summarize
+from tests.writers.workload import COLUMNS, HOT, Seen, summarize
 
 BEGINNING = "000"
 
@@ -43,8 +44,11 @@ def look(part: Part, ledger: Ledger, table: Table, kind: str, after: str) -> str
     if not floor:
         return after
     if kind == "changes":
-        rows = _arrow(table.changes(after=after, upto=floor, meta=True))
-        own = sorted({(r["writer"], r["seq"]) for r in rows.to_pylist() if r["n"] != HOT})
+        found = table.changes(
+            after=after, upto=floor, columns=COLUMNS, filter=NO_BALLAST, meta=True
+        )
+        rows = _arrow(found).to_pylist()
+        own = sorted({(r["writer"], r["seq"]) for r in rows if r["n"] != HOT})
         ledger.add(WINDOW, reader=part.name, after=after, upto=floor, writes=own)
         return floor
     as_of = floor if kind == "exact" else None
@@ -57,7 +61,8 @@ def look(part: Part, ledger: Ledger, table: Table, kind: str, after: str) -> str
 
 def see(table: Table, as_of: str | None) -> Seen:
     """The whole table at a moment, or now."""
-    return summarize(_arrow(table.read(as_of=as_of, meta=True)))
+    rows = table.read(as_of=as_of, columns=COLUMNS, filter=NO_BALLAST, meta=True)
+    return summarize(_arrow(rows))
 
 
 def newest(table: Table) -> str:

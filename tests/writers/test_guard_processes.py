@@ -24,6 +24,7 @@ from lentic.services.log_compaction import schedule_log_compaction
 from lentic.table import Table
 from lentic.timeline.instant import Instant
 from tests.faults.waiting import until
+from tests.rfc.claims import says
 from tests.writers.executor import CLEAN, Task
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs the signals of Linux")
@@ -165,6 +166,7 @@ def theatre(folder: Path, kind: str) -> Iterator[Theatre]:
 # --- "Compaction and table service plans that are not removable-plan" ----------------------------
 
 
+@says("rfc79.abstract.platform", "rfc79.stays.a", "rfc79.goes.a")
 @pytest.mark.parametrize("kind", ["compaction", "removable"])
 def test_scenario_a_of_three_that_execute_a_new_plan_one_completes_it(
     tmp_path: Path, kind: str
@@ -179,6 +181,7 @@ def test_scenario_a_of_three_that_execute_a_new_plan_one_completes_it(
         stage.ensure_sound()
 
 
+@says("rfc79.stays.b", "G1")
 def test_a_plan_that_stays_scenario_b_a_frozen_executor_is_overtaken_and_quits(
     tmp_path: Path,
 ) -> None:
@@ -198,6 +201,7 @@ def test_a_plan_that_stays_scenario_b_a_frozen_executor_is_overtaken_and_quits(
         stage.ensure_sound()
 
 
+@says("rfc79.stays.c")
 def test_a_plan_that_stays_scenario_c_what_a_killed_executor_left_is_undone(
     tmp_path: Path,
 ) -> None:
@@ -215,6 +219,7 @@ def test_a_plan_that_stays_scenario_c_what_a_killed_executor_left_is_undone(
 # --- "Removable-plan clustering / logcompaction" -------------------------------------------------
 
 
+@says("rfc79.goes.b")
 def test_a_removable_plan_scenario_b_what_a_frozen_executor_began_is_executed_by_nobody_else(
     tmp_path: Path,
 ) -> None:
@@ -233,6 +238,7 @@ def test_a_removable_plan_scenario_b_what_a_frozen_executor_began_is_executed_by
         stage.ensure_sound()
 
 
+@says("rfc79.goes.c")
 def test_a_removable_plan_scenario_c_what_a_killed_executor_began_is_executed_by_nobody(
     tmp_path: Path,
 ) -> None:
@@ -249,6 +255,7 @@ def test_a_removable_plan_scenario_c_what_a_killed_executor_began_is_executed_by
         stage.ensure_sound()
 
 
+@says("rfc79.goes.d", "rfc79.clean.beating")
 def test_a_removable_plan_scenario_d_clean_leaves_alone_what_somebody_executes(
     tmp_path: Path,
 ) -> None:
@@ -263,6 +270,7 @@ def test_a_removable_plan_scenario_d_clean_leaves_alone_what_somebody_executes(
         stage.ensure_sound()
 
 
+@says("rfc79.goes.e")
 @pytest.mark.parametrize("is_old", [False, True], ids=["young", "old"])
 def test_a_removable_plan_scenario_e_a_clean_takes_old_plans_and_leaves_young_ones(
     tmp_path: Path, is_old: bool

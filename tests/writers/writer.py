@@ -36,6 +36,7 @@ def write(part: Part, ledger: Ledger, opened: Opened, seq: int) -> None:
     is_aborted = False
     outcome = Outcome.UNKNOWN
     ledger.add(INTENT, writer=part.name, seq=seq)
+    waited_ns = waited_for_core_ns()
     try:
         commit = opened.table.upsert(source)
         requested_at, completed_at = str(commit.requested_at), str(commit.completed_at)
@@ -59,7 +60,17 @@ def write(part: Part, ledger: Ledger, opened: Opened, seq: int) -> None:
             completed_at=completed_at,
             error=error,
             aborted=is_aborted,
+            waited_ns=waited_for_core_ns() - waited_ns,
         )
+
+
+def waited_for_core_ns() -> int:
+    """How long this thread could have run by now, but had no core to run on; 0 if that is not
+    known."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1])
+    except (OSError, IndexError):
+        return 0
 
 
 def _told(error: LenticError) -> str:

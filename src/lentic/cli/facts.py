@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from lentic.services.outcome import Outcome
-from lentic.services.plans import PendingPlan
+from lentic.services.pending import PendingPlan
 from lentic.table import Table
 from lentic.timeline.instant import Instant
 from lentic.view.files import FileSlice
@@ -116,6 +116,17 @@ def instant_facts(instant: Instant) -> dict[str, str | None]:
 def plan_facts(plan: PendingPlan) -> dict[str, Any]:
     """One pending plan as `lentic plans --json` prints it."""
     return asdict(plan) | {"action": plan.action.value, "state": plan.state.value}
+
+
+def cancelled_facts(table: Table, at: str) -> dict[str, Any]:
+    """What `lentic cancel --json` prints: what was promised, and what to do next."""
+    told: dict[str, Any] = {"requested_at": at, "promise": "it will not be committed"}
+    for plan in table.plans():
+        if plan.requested_at == at:
+            said = plan.cancellation
+            step = {"shell": plan.next_command, "python": plan.next_step}
+            return told | {"state": "cancelled", "by": said.by, "why": said.why, "next_step": step}
+    return told | {"state": "aborted", "by": "", "why": "", "next_step": None}
 
 
 def outcome_facts(outcome: Outcome | None) -> dict[str, str | None] | None:

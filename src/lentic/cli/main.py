@@ -12,6 +12,7 @@ from rich.console import Console
 from lentic.api import open as open_table
 from lentic.cli.demo import run_demo
 from lentic.cli.facts import instant_facts, table_facts, take
+from lentic.cli.operators import add_operator_commands
 from lentic.cli.render import (
     console,
     format_csv,
@@ -20,6 +21,7 @@ from lentic.cli.render import (
     render_table_facts,
     render_timeline,
 )
+from lentic.cli.serve import serve
 from lentic.cli.services import add_commands
 from lentic.errors import LenticError
 
@@ -110,6 +112,8 @@ def demo(
 
 
 add_commands(app)
+app.command()(serve)
+add_operator_commands(app)
 
 
 def main() -> None:

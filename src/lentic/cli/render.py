@@ -15,10 +15,15 @@ from rich.text import Text
 
 from lentic.cli.facts import TableFacts
 from lentic.services.explain import Explanation
-from lentic.services.plans import PendingPlan
+from lentic.services.pending import PendingPlan
 from lentic.timeline.instant import Instant
 
-_STATE_COLOUR = {"completed": "green", "inflight": "yellow", "requested": "yellow"}
+_STATE_COLOUR = {
+    "completed": "green",
+    "inflight": "yellow",
+    "requested": "yellow",
+    "aborted": "dim",
+}
 
 
 def grid(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Grid:
@@ -46,21 +51,39 @@ def render_timeline(instants: Iterable[Instant]) -> Grid:
     return grid("timeline", ("requested at", "completed at", "action", "state"), rows)
 
 
-def render_plans(plans: Iterable[PendingPlan]) -> Grid:
-    rows = [
-        (
-            plan.requested_at,
-            plan.action.value,
-            plan.state.value,
-            plan.owner or "nobody",
-            f"{plan.age_s:.0f} s",
-            "; ".join(plan.blockers) or "nothing",
-            plan.next_step,
-        )
-        for plan in plans
-    ]
-    columns = ("requested at", "service", "state", "owner", "age", "in the way", "next")
-    return grid("pending plans", columns, rows)
+def render_plans(plans: Iterable[PendingPlan]) -> Group:
+    """A few lines per plan: times and commands stay whole, so that they can be copied."""
+    blocks = [_plan_block(plan) for plan in plans]
+    return Group(*blocks) if blocks else Group(Text("No plan is pending."))
+
+
+def _plan_block(plan: PendingPlan) -> Text:
+    heard = "" if plan.heartbeat_age_s is None else f", seen {plan.heartbeat_age_s:.0f} s ago"
+    block = Text(f"{plan.action.value} {plan.requested_at}", style="bold")
+    block.append(f"  {plan.state.value}, {plan.age_s:.0f} s old", style="not bold")
+    lines = {
+        "owner": f"{plan.owner or 'nobody'}{heard}",
+        "extent": _extent(plan),
+        "cancellation": _giving_way(plan),
+        "in the way": "; ".join(plan.blockers) or "nothing",
+        "next": plan.next_command,
+    }
+    for name, said in lines.items():
+        block.append(f"\n  {name:<13} {said}", style="not bold")
+    return block
+
+
+def _extent(plan: PendingPlan) -> str:
+    measured = "" if plan.bytes is None else f", {size(plan.bytes)}"
+    return f"{plan.files} file(s) in {plan.partitions} partition(s){measured}"
+
+
+def _giving_way(plan: PendingPlan) -> str:
+    told = plan.cancellation
+    said = ["cancellable" if told.cancellable else "no"]
+    said += [told.policy] if told.policy else []
+    said += [f"{group} cancelled {count} times" for group, count in told.cancels_before[:3]]
+    return "; ".join([*said, *(["ALERT: starved"] if told.starved else [])])
 
 
 def render_explanation(explanation: Explanation) -> Group:

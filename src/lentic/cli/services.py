@@ -32,14 +32,14 @@ def plans(path: Path, as_json: Json = False) -> None:
     if as_json:
         _print_json([plan_facts(plan) for plan in found])
     else:
-        console().print(render_plans(found))
+        console().print(render_plans(found), soft_wrap=True)
 
 
 def compact(path: Path, dry_run: DryRun = False, as_json: Json = False) -> None:
     """Fold logs into base files."""
     table = open_table(path)
     if dry_run:
-        return _explain(table.explain("compaction"), as_json)
+        return explain(table.explain("compaction"), as_json)
     _tell(table.compact(), as_json)
 
 
@@ -47,7 +47,7 @@ def log_compact(path: Path, dry_run: DryRun = False, as_json: Json = False) -> N
     """Fold many logs into one, which is cheaper than a compaction."""
     table = open_table(path)
     if dry_run:
-        return _explain(table.explain("log_compaction"), as_json)
+        return explain(table.explain("log_compaction"), as_json)
     _tell(table.log_compact(), as_json)
 
 
@@ -55,18 +55,31 @@ def cluster(
     path: Path,
     sort_by: Annotated[str, typer.Option(help="Comma-separated columns to sort rows by.")] = "",
     curve: Annotated[str, typer.Option(help="linear, zorder or hilbert.")] = "",
+    cancellable: Annotated[
+        bool | None, typer.Option(help="Whether the plan gives way to writes.", show_default=False)
+    ] = None,
+    cancel_after_hours: Annotated[
+        float | None, typer.Option(help="A clean may cancel it then.", show_default=False)
+    ] = None,
+    cancel_after_instants: Annotated[
+        int | None, typer.Option(help="The same, in completed writes.", show_default=False)
+    ] = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Rewrite small files as large ones, rows sorted."""
-    given: dict[str, Any] = {}
+    given: dict[str, Any] = {
+        "cancellable": cancellable,
+        "cancel_after_hours": cancel_after_hours,
+        "cancel_after_instants": cancel_after_instants,
+    }
     if sort_by:
         given["sort_by"] = [name.strip() for name in sort_by.split(",")]
     if curve:
         given["curve"] = curve
     table = open_table(path)
     if dry_run:
-        return _explain(table.explain("clustering", **given), as_json)
+        return explain(table.explain("clustering", **given), as_json)
     _tell(table.cluster(**given), as_json)
 
 
@@ -74,7 +87,7 @@ def clean(path: Path, dry_run: DryRun = False, as_json: Json = False) -> None:
     """Roll back what failed, and delete files that no retained commit needs."""
     table = open_table(path)
     if dry_run:
-        return _explain(table.explain("clean"), as_json)
+        return explain(table.explain("clean"), as_json)
     _tell(table.clean(wait=True), as_json)
 
 
@@ -82,7 +95,7 @@ def archive(path: Path, dry_run: DryRun = False, as_json: Json = False) -> None:
     """Move old instants from the active timeline to the history."""
     table = open_table(path)
     if dry_run:
-        return _explain(table.explain("archive"), as_json)
+        return explain(table.explain("archive"), as_json)
     moved = table.archive()
     if as_json:
         _print_json([str(instant.requested_at) for instant in moved])
@@ -94,7 +107,7 @@ def rollback(path: Path, at: At, dry_run: DryRun = False, as_json: Json = False)
     """Undo one instant: a write or plan that is pending, or the newest commit."""
     table = open_table(path)
     if dry_run:
-        return _explain(table.explain("rollback", requested_at=at), as_json)
+        return explain(table.explain("rollback", requested_at=at), as_json)
     _tell_instant(table.rollback(at), as_json)
 
 
@@ -108,7 +121,7 @@ def savepoint(
     """Keep the table as of one commit from being cleaned or archived."""
     table = open_table(path)
     if dry_run:
-        return _explain(table.explain("savepoint", requested_at=at or None), as_json)
+        return explain(table.explain("savepoint", requested_at=at or None), as_json)
     if remove:
         table.remove_savepoint(at)
         return _print_json(at) if as_json else typer.echo(f"savepoint {at} removed.")
@@ -119,11 +132,11 @@ def restore(path: Path, at: At, dry_run: DryRun = False, as_json: Json = False) 
     """Bring the table back to what it was right after a commit."""
     table = open_table(path)
     if dry_run:
-        return _explain(table.explain("restore", requested_at=at), as_json)
+        return explain(table.explain("restore", requested_at=at), as_json)
     _tell_instant(table.restore(at), as_json)
 
 
-def _explain(explanation: Explanation, as_json: bool) -> None:
+def explain(explanation: Explanation, as_json: bool) -> None:
     if as_json:
         _print_json(explanation.to_json())
     else:

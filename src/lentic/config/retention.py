@@ -67,6 +67,14 @@ CLEAN_TRIGGER_COMMITS = Option(
     "Commits since the last clean after which the next is due.",
     aliases=("hoodie.clean.max.commits",),
 )
+CLEAN_INCREMENTAL = Option(
+    "hoodie.clean.incremental.enabled",
+    parse_bool,
+    True,
+    "Whether a clean is planned by what changed since the last one. false: each looks at the whole "
+    "table.",
+    aliases=("hoodie.cleaner.incremental.mode",),
+)
 CLEAN_ORPHANS = Option(
     "lentic.clean.sweep_orphans",
     parse_bool,
@@ -111,6 +119,7 @@ class CleanOptions:
     hours: int
     versions: int
     trigger_commits: int
+    incremental: bool
     sweeps_orphans: bool
 
     @property
@@ -127,6 +136,7 @@ class CleanOptions:
             hours=CLEAN_HOURS.of(settings),
             versions=CLEAN_VERSIONS.of(settings),
             trigger_commits=CLEAN_TRIGGER_COMMITS.of(settings),
+            incremental=CLEAN_INCREMENTAL.of(settings),
             sweeps_orphans=CLEAN_ORPHANS.of(settings),
         )
 
@@ -161,6 +171,7 @@ RETENTION: tuple[Option[Any], ...] = (
     CLEAN_HOURS,
     CLEAN_VERSIONS,
     CLEAN_TRIGGER_COMMITS,
+    CLEAN_INCREMENTAL,
     CLEAN_ORPHANS,
     ARCHIVE_AUTOMATIC,
     ARCHIVE_MIN,

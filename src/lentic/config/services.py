@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 
+from lentic.config.cancellation import CANCELLATION, CancellationOptions
 from lentic.config.clustering import CLUSTERING, ClusteringOptions
 from lentic.config.options import (
     Option,
@@ -71,6 +72,13 @@ SERVICES_ENABLED = Option(
     parse_bool,
     True,
     "false: no service runs after a commit, whatever the other options say.",
+)
+INCREMENTAL = Option(
+    "hoodie.table.services.incremental.enabled",
+    parse_bool,
+    True,
+    "Whether compaction, log compaction and clustering are planned by what changed since their "
+    "last plan (RFC-83). false: each plan looks at the whole table.",
 )
 FAIL_WRITES = Option(
     "hoodie.fail.writes.on.inline.table.service.exception",
@@ -195,11 +203,13 @@ class ServiceOptions:
     guarded: bool
     rollback_delay_min: int
     removable: bool
+    incremental: bool
     fails_writes: bool
     log_compact_inline: bool
     log_compact_blocks: int
     compaction: CompactionOptions
     clustering: ClusteringOptions
+    cancellation: CancellationOptions
     clean: CleanOptions
     archive: ArchiveOptions
 
@@ -210,11 +220,13 @@ class ServiceOptions:
             guarded=GUARD.of(settings),
             rollback_delay_min=ROLLBACK_DELAY_MIN.of(settings),
             removable=REMOVABLE.of(settings),
+            incremental=INCREMENTAL.of(settings),
             fails_writes=FAIL_WRITES.of(settings),
             log_compact_inline=LOG_COMPACT_INLINE.of(settings),
             log_compact_blocks=LOG_COMPACT_BLOCKS.of(settings),
             compaction=CompactionOptions.parse(settings),
             clustering=ClusteringOptions.parse(settings),
+            cancellation=CancellationOptions.parse(settings),
             clean=CleanOptions.parse(settings),
             archive=ArchiveOptions.parse(settings),
         )
@@ -225,6 +237,7 @@ SERVICES: tuple[Option[Any], ...] = (
     GUARD,
     ROLLBACK_DELAY_MIN,
     REMOVABLE,
+    INCREMENTAL,
     FAIL_WRITES,
     COMPACT_INLINE,
     COMPACT_SCHEDULE_INLINE,
@@ -239,5 +252,6 @@ SERVICES: tuple[Option[Any], ...] = (
     LOG_COMPACT_INLINE,
     LOG_COMPACT_BLOCKS,
     *CLUSTERING,
+    *CANCELLATION,
     *RETENTION,
 )

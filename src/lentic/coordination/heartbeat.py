@@ -60,6 +60,7 @@ class Heart:
         self._seq = 0
         self._alive_at = world.clock.monotonic()
         self._is_lost = False
+        self._has_ended = False
         self._on_lost: list[Callable[[], object]] = []
 
     @property
@@ -96,14 +97,22 @@ class Heart:
         begun = self._world.clock.monotonic()
         if not self._is_lost and self.is_lost:
             self._lose()
-        if self._is_lost:
+        if self._is_lost or self._has_ended:
             return  # an owner that woke up too late must not look alive again
         self._seq += 1
         try:
             self._storage.replace(layout.heartbeat(self._at), self._content(self._seq))
             self._alive_at = max(self._alive_at, begun)
+            if self._has_ended:
+                self.end()  # it ended while this beat was on its way
         except StorageError as error:
             _log.warning("heartbeat of %s failed: %s", self._at, error.what)
+
+    def end(self) -> None:
+        """Take the sign of life away, if it is still this owner's, and give none any more."""
+        self._has_ended = True
+        if not self.is_lost and self.is_shown():  # else it may be another's by now (G6)
+            end_heartbeat(self._storage, self._at)
 
     def _lose(self) -> None:
         self._is_lost = True
@@ -136,8 +145,7 @@ def beating(
         with world.background.every(pulse.beat_s, heart.beat):
             yield heart
     finally:
-        if not heart.is_lost and heart.is_shown():  # else it may be another's by now (G6)
-            end_heartbeat(storage, at)
+        heart.end()
 
 
 def end_heartbeat(storage: Storage, at: RequestedAt) -> None:
@@ -156,6 +164,15 @@ def load_heartbeat(storage: Storage, at: RequestedAt) -> bytes:
         return b""
 
 
+def heartbeat_owner(content: bytes) -> str:
+    """Who gives the signs of life, if they are ours; Apache Hudi's say nothing."""
+    try:
+        fields = json.loads(content)
+        return f"{fields['host']}:{fields['pid']}"
+    except (ValueError, KeyError, TypeError):
+        return "another engine"
+
+
 @dataclass(slots=True)
 class Watch:
     """Remembers since when each heartbeat was seen unchanged, on the clock of this process."""
@@ -172,6 +189,11 @@ class Watch:
             self._since[at] = (content, now)
             return False
         return (now - known[1]) * 1000 >= self.ttl_ms
+
+    def silent_s(self, at: RequestedAt) -> float:
+        """For how many seconds the heartbeat was seen unchanged; 0 if nobody looked."""
+        known = self._since.get(at)
+        return 0.0 if known is None else self.clock.monotonic() - known[1]
 
     def forget_all_but(self, instants: frozenset[RequestedAt]) -> None:
         """Drop what is known of instants that have ended."""

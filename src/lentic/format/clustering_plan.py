@@ -4,6 +4,11 @@ A plan is the content of `<requested_at>.clustering.requested`. It holds absolut
 writes them; here they are values relative to the table, and a path outside of it is `Corrupt`.
 Either engine executes the other's plans: what both know stands where Hudi looks for it, what only
 we know stands in the plan's extra metadata under keys of our own.
+
+There are plans of ours that Hudi must not execute: those for buckets, where none of its strategies
+keeps rows in their file group, and cancellable ones, because it does not look whether a plan was
+cancelled. Which strategy a plan names it does not look at either, so such plans name their files
+where it finds none, and it fails. Which file groups are planned it sees all the same.
 """
 
 from __future__ import annotations
@@ -12,21 +17,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lentic.config.clustering import CLUSTER_SORT, CLUSTER_TARGET_BYTES, Curve
-from lentic.config.services import REMOVABLE
 from lentic.errors import Corrupt, UnsupportedFormat
+from lentic.format import cancellable
 from lentic.format.avro import Fields, SchemaName, decode_container, encode_container
+from lentic.format.cancellable import Cancellation, decode_cancellation, encode_cancellation
 from lentic.format.locations import absolute_path, relative_path
-from lentic.format.names import parse_base_file, parse_log_file
+from lentic.format.names import Action, parse_base_file, parse_log_file
+from lentic.format.plans import edge_record, parse_edge
+from lentic.format.removable import REMOVABLE_KEY
+from lentic.format.times import RequestedAt
 
-REMOVABLE_KEY = REMOVABLE.key
-"""Where the extra map says that the plan goes when its execution fails."""
 CURVE_KEY = "lentic.clustering.curve"
 """Where the extra map says along which curve rows lie; Hudi has that from its own options."""
 
 _STRATEGY = "org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecutionStrategy"
 _WITHIN_GROUPS = "lentic.SortWithinFileGroups"
-"""What our plans for tables with buckets name instead: no strategy of Hudi's keeps rows in their
-file group, so that it must not execute them."""
+"""What our plans for tables with buckets name instead."""
+_CANCELLABLE = "lentic.SortAndSizeUnlessCancelled"
+"""What cancellable plans name."""
+_OURS = "lentic:/executed-by-lentic-alone"
+"""What stands for the table in paths of plans that Hudi must not execute. Hudi leaves the scheme
+out, so that the rest says it as well, to whoever reads which file is missing."""
 _VERSION = 1
 _MIB = 1024 * 1024
 _KIND: SchemaName = "HoodieRequestedReplaceMetadata"
@@ -71,14 +82,28 @@ class ClusteringPlan:
     removable: bool = False
     stays: bool = False
     """Each slice is written anew under its own file id; later logs are not its concern."""
+    cancellation: Cancellation = field(default_factory=Cancellation)
     params: Mapping[str, str] = field(default_factory=dict)
     """What else the strategy is told."""
     extra: Mapping[str, str] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    """Partitions with slices that the planner found and left to the next plan."""
+    edge: tuple[RequestedAt, Action] | None = None
+    """The plan's own instant, up to which it has seen what changed."""
 
     def file_groups(self) -> frozenset[tuple[str, str]]:
         """Partition and file id of every file group it writes anew."""
         slices = (part for group in self.groups for part in group.slices)
         return frozenset((part.partition, part.file_id) for part in slices)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusteringClaim:
+    """What others need to know of a plan: which file groups it is for, and whether it gives way."""
+
+    groups: frozenset[tuple[str, str]]
+    stays: bool
+    cancellation: Cancellation
 
 
 def slice_metrics(log_sizes: tuple[int, ...], bytes_read: int) -> dict[str, float]:
@@ -105,22 +130,30 @@ def encode_clustering_plan(plan: ClusteringPlan, root: str) -> bytes:
         extra[CURVE_KEY] = plan.curve.value
     if plan.removable:
         extra[REMOVABLE_KEY] = "true"
-    name = _WITHIN_GROUPS if plan.stays else _STRATEGY
-    strategy = {"strategyClassName": name, "strategyParams": params, "version": _VERSION}
+    extra |= encode_cancellation(plan.cancellation)
+    base = _OURS if plan.stays or plan.cancellation.cancellable else root
+    strategy = {"strategyClassName": _strategy(plan), "strategyParams": params, "version": _VERSION}
     record = {
         "operationType": "CLUSTER",
         "clusteringPlan": {
-            "inputGroups": [_group_record(group, root) for group in plan.groups],
+            "inputGroups": [_group_record(group, base) for group in plan.groups],
             "strategy": strategy,
             "extraMetadata": extra,
             "version": _VERSION,
             "preserveHoodieMetadata": True,
-            "missingSchedulePartitions": [],
+            "missingSchedulePartitions": list(plan.missing),
+            "earliestInstantToRetain": edge_record(plan.edge),
         },
         "extraMetadata": {},
         "version": _VERSION,
     }
     return encode_container(_KIND, record)
+
+
+def _strategy(plan: ClusteringPlan) -> str:
+    if plan.stays:
+        return _WITHIN_GROUPS
+    return _CANCELLABLE if plan.cancellation.cancellable else _STRATEGY
 
 
 def _group_record(group: ClusteringGroup, root: str) -> dict[str, object]:
@@ -158,6 +191,9 @@ def decode_clustering_plan(data: bytes, root: str, where: str) -> ClusteringPlan
     sort_by = params.pop(CLUSTER_SORT.key, "")
     target = params.pop(CLUSTER_TARGET_BYTES.key, None)
     curve = extra.pop(CURVE_KEY, None)
+    cancellation = decode_cancellation(extra)
+    for key in cancellable.KEYS:
+        extra.pop(key, None)
     groups = tuple(_parse_group(group, root) for group in plan.records("inputGroups"))
     _ensure_distinct(groups, where)
     try:
@@ -167,20 +203,30 @@ def decode_clustering_plan(data: bytes, root: str, where: str) -> ClusteringPlan
             curve=Curve(curve) if curve else None,
             target_bytes=CLUSTER_TARGET_BYTES.parse(target) if target else None,
             removable=extra.pop(REMOVABLE_KEY, "") == "true",
-            stays=plan.record("strategy").text("strategyClassName") == _WITHIN_GROUPS,
+            stays=_stays(plan),
+            cancellation=cancellation,
             params=params,
             extra=extra,
+            missing=plan.texts("missingSchedulePartitions"),
+            edge=parse_edge(plan),
         )
     except ValueError as error:
         raise Corrupt(f"The clustering plan makes no sense: {error}.", where=where) from error
 
 
-def decode_clustered_groups(data: bytes, where: str) -> frozenset[tuple[str, str]]:
-    """Partition and file id of every file group of the plan; readable wherever the table has been
-    moved to since."""
-    groups = _decode_plan(data, where).records("inputGroups")
-    slices = (part for group in groups for part in group.records("slices"))
-    return frozenset((part.text("partitionPath"), part.text("fileId")) for part in slices)
+def decode_clustering_claim(data: bytes, where: str) -> ClusteringClaim:
+    """The claim of a plan; readable wherever the table has been moved to since."""
+    plan = _decode_plan(data, where)
+    slices = (part for group in plan.records("inputGroups") for part in group.records("slices"))
+    return ClusteringClaim(
+        groups=frozenset((part.text("partitionPath"), part.text("fileId")) for part in slices),
+        stays=_stays(plan),
+        cancellation=decode_cancellation(plan.text_map("extraMetadata")),
+    )
+
+
+def _stays(plan: Fields) -> bool:
+    return plan.record("strategy").text("strategyClassName") == _WITHIN_GROUPS
 
 
 def _decode_plan(data: bytes, where: str) -> Fields:
@@ -230,7 +276,7 @@ def _parse_slice(found: Fields, root: str) -> SlicePlan:
 
 
 def _inside(path: str, root: str, where: str) -> str:
-    inside = relative_path(path, root)
+    inside = relative_path(path, _OURS if path.startswith(_OURS) else root)
     if inside is None:
         raise Corrupt(
             f"The plan names {path!r}, which is no data file of the table at {root!r}.",

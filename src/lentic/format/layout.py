@@ -7,6 +7,9 @@
 .hoodie/.completion/<requested_at>.finalized.json  nothing can be added to it any more
 .hoodie/.heartbeat/<requested_at>       sign of life of a writer
 .hoodie/.guard/<requested_at>/<number>  who may execute a plan: the latest
+.hoodie/.planned/<action>               what a service looked at in vain, so that it need not again
+.hoodie/.cancel/<requested_at>          a plan that must not complete, and who asked for it
+.hoodie/.aborted.json                   the plans that ended so and left the active timeline
 .hoodie/.locks/                         the table lock; staged/ beneath it what it decided; clock-*
                                         made to see how the storage dates files, and removed
 .hoodie/.sweep                          while orphans are swept: the storage's own now
@@ -20,6 +23,7 @@ from __future__ import annotations
 from typing import Literal
 
 from lentic.format.lsm import parse_manifest_name
+from lentic.format.names import Action
 from lentic.format.properties import encode_properties
 from lentic.format.times import RequestedAt
 
@@ -33,7 +37,9 @@ TEMP = ".hoodie/.temp"
 COMPLETIONS = ".hoodie/.completion"
 HEARTBEATS = ".hoodie/.heartbeat"
 CANCEL = ".hoodie/.cancel"
+ABORTED = ".hoodie/.aborted.json"
 GUARDS = ".hoodie/.guard"
+PLANNED = ".hoodie/.planned"
 LOCKS = ".hoodie/.locks"
 LOCK = ".hoodie/.locks/lentic.lock"
 STORAGE_LOCK = ".hoodie/.locks/table_lock.json"
@@ -52,13 +58,15 @@ def timeline_file(name: str) -> str:
 
 def is_decidable_path(path: str) -> bool:
     """Whether `path` is one that the table lock decides about: a file directly in the active
-    timeline, a manifest of the archived one, or a plan's guard."""
+    timeline, a manifest of the archived one, a plan's guard, or the request to cancel one."""
     directory, _, name = path.rpartition("/")
     if name in ("", ".", ".."):
         return False
     plans, _, plan = directory.rpartition("/")
     if directory == HISTORY:
         return parse_manifest_name(name) is not None
+    if directory == CANCEL:
+        return name.isdigit()
     return directory == TIMELINE or (plans == GUARDS and plan.isdigit() and name.isdigit())
 
 
@@ -88,6 +96,11 @@ def heartbeat(requested_at: RequestedAt) -> str:
     return f"{HEARTBEATS}/{requested_at}"
 
 
+def cancel_request(requested_at: RequestedAt) -> str:
+    """Path of the request to cancel a plan."""
+    return f"{CANCEL}/{requested_at}"
+
+
 def guards(requested_at: RequestedAt) -> str:
     """Directory of the guards of a plan."""
     return f"{GUARDS}/{requested_at}"
@@ -96,6 +109,11 @@ def guards(requested_at: RequestedAt) -> str:
 def guard(requested_at: RequestedAt, number: int) -> str:
     """Path of one guard of a plan."""
     return f"{guards(requested_at)}/{number}"
+
+
+def planned(action: Action) -> str:
+    """Path of the note on what planners of a service looked at and found nothing to do."""
+    return f"{PLANNED}/{action}"
 
 
 def markers(requested_at: RequestedAt) -> str:

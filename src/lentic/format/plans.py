@@ -51,6 +51,10 @@ class CompactionPlan:
     extra: Mapping[str, str] = field(default_factory=dict)
     compactor: str = ""
     """The class with which Apache Hudi executes the plan; "" for that of compactions."""
+    missing: tuple[str, ...] = ()
+    """Partitions with slices that the planner found and left to the next plan."""
+    edge: tuple[RequestedAt, Action] | None = None
+    """The plan's own instant, up to which it has seen what changed."""
 
     def groups(self) -> frozenset[tuple[str, str]]:
         """Partition and file id of every file group it compacts."""
@@ -66,9 +70,32 @@ def encode_compaction_plan(plan: CompactionPlan) -> bytes:
         "version": _COMPACTION_VERSION,
         "strategy": strategy if plan.compactor else None,
         "preserveHoodieMetadata": bool(plan.compactor),
-        "missingSchedulePartitions": [],
+        "missingSchedulePartitions": list(plan.missing),
+        "earliestInstantToRetain": edge_record(plan.edge),
     }
     return encode_container("HoodieCompactionPlan", record)
+
+
+def edge_record(edge: tuple[RequestedAt, Action] | None) -> dict[str, object] | None:
+    """The instant up to which a plan has seen what changed, as RFC-83 asks for it. Other releases
+    of Hudi do not know the field and pass over it."""
+    if edge is None:
+        return None
+    at, action = edge
+    return {"timestamp": at, "action": str(action), "state": "REQUESTED"}
+
+
+def parse_edge(record: Fields) -> tuple[RequestedAt, Action] | None:
+    """What `edge_record` made."""
+    found = record.record("earliestInstantToRetain")
+    if not found.values:
+        return None
+    try:
+        return found.requested_at("timestamp"), Action(found.text("action"))
+    except ValueError as error:
+        raise Corrupt(
+            f"A plan up to {found.text('action')!r}, no action there is.", where=record.where
+        ) from error
 
 
 def _operation_record(operation: CompactionOperation) -> dict[str, object]:
@@ -95,7 +122,13 @@ def decode_compaction_plan(data: bytes, where: str) -> CompactionPlan:
         )
     operations = tuple(_parse_operation(found) for found in record.records("operations"))
     compactor = record.record("strategy").text("compactorClassName")
-    return CompactionPlan(operations, record.text_map("extraMetadata"), compactor)
+    return CompactionPlan(
+        operations=operations,
+        extra=record.text_map("extraMetadata"),
+        compactor=compactor,
+        missing=record.texts("missingSchedulePartitions"),
+        edge=parse_edge(record),
+    )
 
 
 def _parse_operation(found: Fields) -> CompactionOperation:
@@ -255,6 +288,13 @@ def parse_rollback_record(record: Fields, root: str) -> RollbackMetadata:
         failed=tuple(failed),
         took_ms=record.number("timeTakenInMillis"),
     )
+
+
+def decode_rolled_back(data: bytes, where: str) -> tuple[str, ...]:
+    """The requested times that a finished rollback undid; readable wherever the table has been
+    moved to since."""
+    record = decode_container(data, where, ("HoodieRollbackMetadata",)) or {}
+    return Fields(record, where).texts("commitsRollback") if record else ()
 
 
 def parse_undone(found: Fields) -> tuple[RequestedAt, Action]:

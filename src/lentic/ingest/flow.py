@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +25,6 @@ from lentic.format.record_fields import META_FIELDS
 from lentic.format.table_config import MergeMode, TableConfig
 from lentic.services import inline
 from lentic.services.failed_writes import clean_up_failed_writes
-from lentic.services.give_way import GivenWay
 from lentic.services.rollback import roll_back, withdraw
 from lentic.timeline.reader import load_timeline
 from lentic.timeline.timeline import Timeline
@@ -68,11 +66,9 @@ def write(
     action, looks_up = choose_action(request, table.config), request.operation in LOOKS_UP
     has_buckets = table.config.buckets is not None
     begun = begin_write(table, action, seen, looks_up=looks_up and not has_buckets)
-    way = GivenWay()
-    begun = replace(begun, give_way=way)
     with _signs_of_life(table, engine, begun) as heart:
         try:
-            done = run_write(table, engine, source, prepared, begun)
+            return run_write(table, engine, source, prepared, begun)
         except OutcomeUnknown:
             raise
         except Refused:
@@ -93,8 +89,6 @@ def write(
                 next_step="look whether this process was paused, or raise "
                 "hoodie.client.heartbeat.interval_in_ms",
             ) from error
-    way.tidy(table)
-    return done
 
 
 def _signs_of_life(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lentic.config.groups import Codec
+from lentic.engine import ensure_not_stopped
+from lentic.errors import Unavailable
 from lentic.format.record_fields import COMMIT_TIME, FILE_NAME, META_FIELDS, PARTITION_PATH
 from lentic.storage.base import Storage
 
@@ -43,17 +46,47 @@ def write_base(
 ) -> Written:
     """Stream `batches` into a new base file; durable when this returns.
 
-    Every row's `_hoodie_file_name` becomes the new file's name, as readers expect.
+    Every row's `_hoodie_file_name` becomes the new file's name, as readers expect. `Unavailable`,
+    and no file, if the work it is part of is stopped.
     """
     name = path.rpartition("/")[2]
     with storage.open_output(path) as sink:
-        rows = _write(sink, _renamed(batches, name), schema, style)
+        rows = _write(_UnlessStopped(sink), _renamed(batches, name), schema, style)
+        ensure_not_stopped()
         size = sink.tell()
     return Written(size, rows)
 
 
+class _UnlessStopped(io.RawIOBase):
+    """A sink that refuses what comes after the work was stopped. A row group of wide rows takes
+    seconds to encode and compress; Arrow hands it over page by page."""
+
+    def __init__(self, sink: IO[bytes]) -> None:
+        self._sink = sink
+        self._is_over = False
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._sink.tell()
+
+    def write(self, data: Any, /) -> int:
+        if self._is_over:  # the footer that Arrow writes to whatever it has begun
+            return len(data)
+        try:
+            ensure_not_stopped()
+        except Unavailable:
+            self._is_over = True
+            raise
+        return self._sink.write(data)
+
+
 def _write(
-    sink: IO[bytes], batches: Iterator[pa.RecordBatch], schema: pa.Schema, style: ParquetStyle
+    sink: _UnlessStopped,
+    batches: Iterator[pa.RecordBatch],
+    schema: pa.Schema,
+    style: ParquetStyle,
 ) -> int:
     rows = 0
     writer: pq.ParquetWriter | None = None
@@ -69,7 +102,7 @@ def _write(
 
 
 def _open_writer(
-    sink: IO[bytes], schema: pa.Schema, style: ParquetStyle, dictionaries: list[str]
+    sink: _UnlessStopped, schema: pa.Schema, style: ParquetStyle, dictionaries: list[str]
 ) -> pq.ParquetWriter:
     codec = "none" if style.codec is Codec.UNCOMPRESSED else style.codec.value
     return pq.ParquetWriter(

@@ -1,23 +1,29 @@
 """Archiving: the oldest instants leave the active timeline for its history (R13).
 
-Only completed instants go, the oldest first, and none may be left that readers or writers still
-look for on the active timeline. Other engines take every file older than the first active instant
-for committed; so nothing that is undecided may lie before what is archived.
+Completed instants go, the oldest first, and none may be left that readers or writers still look
+for on the active timeline; with them go aborted plans that a later plan has followed. Other
+engines take every file older than the first active instant for committed; so nothing that is
+undecided may lie before what is archived.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from lentic.config.retention import ArchiveOptions
-from lentic.format.names import Action, parse_base_file, parse_log_file
+from lentic.format.names import Action, completed_action, parse_base_file, parse_log_file
 from lentic.format.times import CompletedAt, RequestedAt, is_before
+from lentic.services.due import is_archive_due
 from lentic.services.rollback import sweep_markers
 from lentic.storage.base import Storage
 from lentic.timeline.instant import WRITES, Instant
 from lentic.timeline.reader import load_commit_metadata
 from lentic.timeline.timeline import Timeline
 from lentic.txn.transaction import OpenTable, transaction
+
+_CLUSTERINGS = (Action.CLUSTERING, completed_action(Action.CLUSTERING))
 
 
 def archive_timeline(table: OpenTable) -> tuple[Instant, ...]:
@@ -28,18 +34,15 @@ def archive_timeline(table: OpenTable) -> tuple[Instant, ...]:
         instants = list_due(table, txn.timeline)
         if instants:
             txn.archive(instants)
-        return instants
+        if aborted := plan_aborted(txn.timeline, instants):
+            txn.archive_aborted(aborted)
+        return (*instants, *aborted)
 
 
 def list_due(table: OpenTable, timeline: Timeline) -> tuple[Instant, ...]:
     """What would be archived now."""
-    needed = _first_needed(table.storage, timeline)
+    needed = load_first_needed(table.storage, timeline)
     return plan_archive(timeline, table.services.archive, needed)
-
-
-def is_archive_due(timeline: Timeline, options: ArchiveOptions) -> bool:
-    """Whether more completed writes are active than may be."""
-    return len(timeline.writes()) > options.commits_max
 
 
 def plan_archive(
@@ -69,10 +72,41 @@ def plan_archive(
     return ()
 
 
+def plan_aborted(timeline: Timeline, going: Sequence[Instant]) -> tuple[Instant, ...]:
+    """The aborted plans that go with `going`: those as old. One that no later plan has followed
+    stays: the next plan takes up what it was for."""
+    last = max((i.requested_at for i in going), default=None)
+    plans = [i for i in timeline.instants if i.action in _CLUSTERINGS]
+    latest = max((i.requested_at for i in plans), default=None)
+    if last is None or latest is None:
+        return ()
+    old = timeline.aborted(Action.CLUSTERING)
+    return tuple(i for i in old if i.requested_at < last and i.requested_at < latest)
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """An instant that nothing may be archived beyond, and what it is that keeps it there: it is
+    pending, it has a savepoint, or it still hides files."""
+
+    at: RequestedAt
+    kind: Literal["pending", "savepoint", "hides"]
+    why: str
+
+
+def list_barriers(timeline: Timeline, needed: RequestedAt | None) -> tuple[Barrier, ...]:
+    """All that archiving must not go past, the oldest first."""
+    found = [Barrier(i.requested_at, "pending", f"{i} is pending") for i in timeline.pending()]
+    for held in timeline.instants:
+        if held.action is Action.SAVEPOINT:
+            found.append(Barrier(held.requested_at, "savepoint", f"{held} keeps its write"))
+    if needed is not None:
+        found.append(Barrier(needed, "hides", f"replacecommit {needed} still hides files"))
+    return tuple(sorted(found, key=lambda barrier: barrier.at))
+
+
 def _barrier(timeline: Timeline, needed: RequestedAt | None) -> RequestedAt | None:
-    held = [i.requested_at for i in timeline.pending()]
-    held += [i.requested_at for i in timeline.instants if i.action is Action.SAVEPOINT]
-    return min((*held, *([needed] if needed else [])), default=None)
+    return min((barrier.at for barrier in list_barriers(timeline, needed)), default=None)
 
 
 def _is_earlier(timeline: Timeline, going: Sequence[Instant], staying: Sequence[Instant]) -> bool:
@@ -88,7 +122,7 @@ def _completions(instants: Iterable[Instant]) -> list[CompletedAt]:
     return [i.completed_at for i in instants if i.completed_at is not None]
 
 
-def _first_needed(storage: Storage, timeline: Timeline) -> RequestedAt | None:
+def load_first_needed(storage: Storage, timeline: Timeline) -> RequestedAt | None:
     """The oldest replacement of which a group that it ended still has files: once archived it would
     hide them from no other engine."""
     for instant in timeline.completed(Action.REPLACECOMMIT):

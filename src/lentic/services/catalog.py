@@ -16,8 +16,11 @@ from lentic.services.clean import execute_clean, schedule_clean
 from lentic.services.clustering import execute_clustering, schedule_clustering
 from lentic.services.compaction import execute_compaction, schedule_compaction
 from lentic.services.log_compaction import execute_log_compaction, schedule_log_compaction
-from lentic.services.outcome import Outcome
+from lentic.services.outcome import Aborted, Outcome
+from lentic.services.schedule import OnLook
+from lentic.timeline.aborted_history import load_aborted
 from lentic.timeline.instant import Instant
+from lentic.timeline.reader import load_timeline
 from lentic.txn.transaction import OpenTable
 
 
@@ -44,7 +47,15 @@ SERVICES: Mapping[str, Service] = {
         Action.CLUSTERING,
         schedule_clustering,
         execute_clustering,
-        ("sort_by", "curve", "partitions", "removable"),
+        (
+            "sort_by",
+            "curve",
+            "partitions",
+            "removable",
+            "cancellable",
+            "cancel_after_hours",
+            "cancel_after_instants",
+        ),
     ),
     "clean": Service(Action.CLEAN, schedule_clean, _execute_clean),
 }
@@ -68,9 +79,12 @@ def find_service(name: str, given: Mapping[str, Any]) -> Service:
     return service
 
 
-def schedule(table: OpenTable, name: str, given: Mapping[str, Any]) -> RequestedAt | None:
-    """Publish a plan of the service; its time, or None if there is nothing to do."""
-    return find_service(name, given).schedule(table, **given)
+def schedule(
+    table: OpenTable, name: str, given: Mapping[str, Any], *, on_look: OnLook | None = None
+) -> RequestedAt | None:
+    """Publish a plan of the service; its time, or None if there is nothing to do. `on_look` is told
+    where the planner looked, if it did."""
+    return find_service(name, given).schedule(table, on_look=on_look, **given)
 
 
 def execute(table: OpenTable, engine: Engine, at: RequestedAt) -> Outcome:
@@ -79,9 +93,17 @@ def execute(table: OpenTable, engine: Engine, at: RequestedAt) -> Outcome:
         plan = Instant(at, service.action, State.REQUESTED)
         if table.storage.info(layout.timeline_file(plan.file_name)) is not None:
             return service.execute(table, engine, at)
+    if aborted := _find_aborted(table, at):
+        return Aborted(aborted)
     raise ConfigError(
         f"There is no plan at {at}.",
         where=table.storage.root,
         safe="nothing was written",
         next_step=f"lentic plans {table.storage.root}",
     )
+
+
+def _find_aborted(table: OpenTable, at: RequestedAt) -> Instant | None:
+    """The plan, if it was cancelled and has ended: whoever executes it is told so, late or not."""
+    known = (*load_timeline(table.storage).aborted(), *load_aborted(table.storage))
+    return next((plan for plan in known if plan.requested_at == at), None)

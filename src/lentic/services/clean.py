@@ -15,23 +15,25 @@ request an instant, and makes the file anew before each data file.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from lentic.engine import Attempt, Engine
+from lentic.engine import Attempt, Engine, LocalEngine
 from lentic.errors import ConfigError, MissingFile
 from lentic.format import layout
 from lentic.format.clean import CleanMetadata, CleanPlan, encode_clean_metadata, encode_clean_plan
 from lentic.format.names import Action, State
 from lentic.format.times import RequestedAt
 from lentic.progress import Stage
-from lentic.services.clean_plan import find_retained, plan_clean
+from lentic.services.clean_draft import draft_clean
+from lentic.services.end_cancelled import end_cancelled
 from lentic.services.failed_writes import clean_up_failed_writes
 from lentic.services.orphans import sweep_orphans
 from lentic.services.outcome import AlreadyCommitted, Committed, Outcome
-from lentic.services.protected import list_half_saved, load_protected
+from lentic.services.protected import load_protected
+from lentic.services.schedule import OnLook, begin_planning, completed_extra
 from lentic.storage.base import FileInfo, Storage
 from lentic.timeline.instant import WRITES, Instant
-from lentic.timeline.reader import load_clean_plan, load_timeline, load_to_hide
+from lentic.timeline.reader import load_clean_plan, load_timeline
 from lentic.timeline.timeline import Timeline
 from lentic.txn.transaction import OpenTable, Transaction, transaction
 from lentic.view.listing import load_table_files
@@ -43,49 +45,48 @@ _FILES_PER_TASK = 100
 
 @dataclass(frozen=True, slots=True)
 class CleanRun:
-    """What a run of the cleaner did: writes undone, cleans completed, orphans removed."""
+    """What a run of the cleaner did: plans aborted, writes undone, cleans completed, orphans
+    removed."""
 
+    aborted: tuple[Instant, ...] = ()
     undone: tuple[Instant, ...] = ()
     cleans: tuple[Outcome, ...] = ()
     orphans: tuple[str, ...] = ()
 
 
 def run_clean(table: OpenTable, engine: Engine | None = None, *, waits: bool = False) -> CleanRun:
-    """Undo failed writes, finish cleans that were begun, clean what may go, sweep orphans."""
+    """End cancelled plans, undo failed writes, finish cleans that were begun, clean what may go,
+    sweep orphans."""
+    aborted = end_cancelled(table, engine or LocalEngine(), waits=waits)
     undone = clean_up_failed_writes(table, waits=waits)
+    return replace(clean_files(table, engine), aborted=aborted, undone=undone)
+
+
+def clean_files(
+    table: OpenTable, engine: Engine | None = None, *, on_look: OnLook | None = None
+) -> CleanRun:
+    """The same without a look at plans and writes."""
     begun = [i.requested_at for i in load_timeline(table.storage).pending(Action.CLEAN)]
     cleans = [execute_clean(table, at, engine) for at in begun]
-    if at := schedule_clean(table):
+    if at := schedule_clean(table, on_look=on_look):
         cleans.append(execute_clean(table, at, engine))
     orphans = sweep_orphans(table) if table.services.clean.sweeps_orphans else ()
-    return CleanRun(undone, tuple(cleans), orphans)
+    return CleanRun(cleans=tuple(cleans), orphans=orphans)
 
 
-def schedule_clean(table: OpenTable) -> RequestedAt | None:
+def schedule_clean(table: OpenTable, *, on_look: OnLook | None = None) -> RequestedAt | None:
     """Publish a plan and return its time; None if nothing may go. A clean that is pending already
     is returned instead."""
     with transaction(table) as txn:
         if pending := txn.timeline.pending(Action.CLEAN):
             return pending[0].requested_at
-        at = RequestedAt(txn.next_time())
-        plan = plan_table_clean(table, txn, at)
+        at = begin_planning(txn)
+        plan = draft_clean(txn, at, on_look)
         if plan is None:
             return None
         ensure_metadata_table_true(txn, may_drop=True)
         content = encode_clean_plan(plan, table.storage.root)
         return txn.request_at(at, Action.CLEAN, content).requested_at
-
-
-def plan_table_clean(table: OpenTable, txn: Transaction, at: RequestedAt) -> CleanPlan | None:
-    """What a clean at `at` would delete; it publishes nothing."""
-    options, zone, timeline = table.services.clean, table.config.zone, txn.timeline
-    if timeline.pending(Action.RESTORE) or load_to_hide(table.storage, timeline):
-        return None  # it is being decided which writes there are
-    if not options.keeps_versions and find_retained(timeline, options, at, zone) is None:
-        return None  # without listing the table
-    files = load_table_files(table.storage, timeline)
-    protected = load_protected(table.storage, timeline) | list_half_saved(timeline, files)
-    return plan_clean(files, timeline, options, protected, now=at, zone=zone)
 
 
 def execute_clean(table: OpenTable, at: RequestedAt, engine: Engine | None = None) -> Outcome:
@@ -111,6 +112,7 @@ def execute_clean(table: OpenTable, at: RequestedAt, engine: Engine | None = Non
         if now.is_completed:
             return AlreadyCommitted(now)
         ensure_metadata_table_true(txn, may_drop=False)
+        left = {path.rpartition("/")[0] for path in plan.files if path in held}
         metadata = CleanMetadata(
             requested_at=at,
             policy=plan.policy,
@@ -119,7 +121,7 @@ def execute_clean(table: OpenTable, at: RequestedAt, engine: Engine | None = Non
             last_completed=plan.last_completed,
             partitions=_remove_empty_partitions(txn, plan),
             took_ms=round((table.world.clock.monotonic() - started) * 1000),
-            extra=plan.extra,
+            extra={**plan.extra, **completed_extra(plan.extra, str(now), dropped=left)},
         )
         return Committed(txn.complete(now, encode_clean_metadata(metadata)))
 

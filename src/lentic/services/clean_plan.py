@@ -13,7 +13,7 @@ oldest write under way could be reading, which began on the state as of its requ
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from lentic.config.retention import CleanOptions, CleanPolicy
@@ -74,6 +74,25 @@ def find_retained(
     return writes[index] if index >= 0 else None
 
 
+def find_edge(
+    timeline: Timeline, options: CleanOptions, now: RequestedAt, retained: Instant | None
+) -> CompletedAt | None:
+    """What completed before this, and is not the latest of it, may go; None if nothing may."""
+    if options.keeps_versions:
+        first = min((i.requested_at for i in timeline.pending(*WRITES)), default=now)
+        return CompletedAt(min(first, now))
+    return retained.completed_at if retained else None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Files that nobody may delete: those that stay for good unless a savepoint is removed, and
+    those that plans need until they have ended."""
+
+    by_savepoints: frozenset[str] = frozenset()
+    by_plans: frozenset[str] = frozenset()
+
+
 def plan_clean(
     files: TableFiles,
     timeline: Timeline,
@@ -85,38 +104,44 @@ def plan_clean(
 ) -> CleanPlan | None:
     """What to delete of `files`, all that lies in the table; None if nothing may go."""
     retained = find_retained(timeline, options, now, zone)
-    moment = _moment(files, timeline, options, retained)
-    if moment is None:
+    edge = find_edge(timeline, options, now, retained)
+    if edge is None:
         return None
-    doomed = _superseded(files, moment, protected | _latest_versions(files, options))
+    held = Held(by_plans=frozenset(protected))
+    found = plan_clean_upto(files, timeline, options, lambda: held, edge=edge, retained=retained)
+    return found[0]
+
+
+def plan_clean_upto(
+    files: TableFiles,
+    timeline: Timeline,
+    options: CleanOptions,
+    held: Callable[[], Held],
+    *,
+    edge: CompletedAt,
+    retained: Instant | None,
+) -> tuple[CleanPlan | None, tuple[str, ...]]:
+    """What to delete of `files`, None if nothing may go; and the partitions with files that only a
+    pending plan keeps from going. What is held is asked for only if anything could go."""
+    moment = CompletedAt(f"{int(edge) - 1:017d}")
+    kept = _latest_versions(files, options)
+    if not _superseded(files, moment, kept):
+        return None, ()
+    found = held()
+    free = _superseded(files, moment, kept | found.by_savepoints)
+    doomed = _superseded(files, moment, kept | found.by_savepoints | found.by_plans)
+    waiting = tuple(sorted({path.rpartition("/")[0] for path in free - doomed}))
     if not doomed:
-        return None
+        return None, waiting
     savepoints = ",".join(i.requested_at for i in timeline.completed(Action.SAVEPOINT))
-    return CleanPlan(
+    plan = CleanPlan(
         policy=str(options.policy),
         files=tuple(sorted(doomed)),
         retained=(retained.requested_at, retained.action) if retained else None,
         last_completed=timeline.writes()[-1].requested_at,
         extra={SAVEPOINTS_KEY: savepoints} if savepoints else {},
     )
-
-
-def _moment(
-    files: TableFiles, timeline: Timeline, options: CleanOptions, retained: Instant | None
-) -> CompletedAt | None:
-    """As of when, and at every moment after, all states must stay readable."""
-    if options.keeps_versions:
-        last = _before_pending(timeline)
-        return last[-1].completed_at if last else None
-    if retained is None:
-        return None
-    known = (write.completed_at for write in files.writes.values())
-    return max((at for at in known if _is_before(at, retained)), default=None)
-
-
-def _is_before(at: CompletedAt, write: Instant) -> bool:
-    assert write.completed_at is not None
-    return at < write.completed_at
+    return plan, waiting
 
 
 def _before_pending(timeline: Timeline) -> tuple[Instant, ...]:

@@ -6,9 +6,11 @@ it lies; there each group keeps its id and gets a new base file with its rows so
 compaction.
 
 Ingestion never waits. What is written to a group after its plan was made, the plan does not know,
-so that ending the group would lose it: then the clustering yields (`txn/conflicts.py`). Such a plan
-can never succeed any more and is rolled back here. In buckets logs that complete later belong to
-the slice that the new base file opens (R10), and only a base file makes the clustering yield.
+so that ending the group would lose it: then the clustering yields. A writer that comes to a group
+of a cancellable plan cancels it (`txn/cancellation.py`); whoever executes such a plan finds out
+before it begins, while it runs or as it is about to complete, and ends it as aborted. A plan that
+another engine's write has made impossible is ended, too. In buckets logs that complete later belong
+to the slice that the new base file opens (R10), and only a base file makes the clustering yield.
 """
 
 from __future__ import annotations
@@ -20,7 +22,14 @@ from functools import partial
 from lentic.config.clustering import Curve
 from lentic.coordination.guards import remove_guards
 from lentic.engine import Engine
-from lentic.errors import ConfigError, InstantCancelled, WriteConflict
+from lentic.errors import (
+    ConfigError,
+    InstantCancelled,
+    OutcomeUnknown,
+    PlanBusy,
+    StorageError,
+    WriteConflict,
+)
 from lentic.format.clustering_plan import ClusteringPlan, encode_clustering_plan
 from lentic.format.commit_metadata import CLUSTER, SCHEMA_KEY
 from lentic.format.names import Action, State, requested_at_of
@@ -29,22 +38,33 @@ from lentic.format.times import RequestedAt
 from lentic.progress import Stage
 from lentic.records.layout_curve import COLUMNS_MAX
 from lentic.records.slice_reader import SliceReader
-from lentic.services.clustering_plan import ClusteringQuestion, plan_clustering
-from lentic.services.clustering_work import ClusteringTask, ClusteringWork, measure_clustering
+from lentic.services.abort import execute_abort
+from lentic.services.cancel_policy import (
+    choose_cancellation,
+    declare_cancellation,
+    load_cancel_counts,
+)
+from lentic.services.clustering_draft import draft_clustering
+from lentic.services.clustering_plan import ClusteringQuestion
+from lentic.services.clustering_work import ClusteringTask, ClusteringWork
 from lentic.services.guard import execute_plan
-from lentic.services.outcome import Outcome
-from lentic.services.rollback import execute_undo, plan_undo
-from lentic.services.schedule import planned_groups
+from lentic.services.outcome import Aborted, Outcome
+from lentic.services.rollback import Undo, execute_undo, plan_undo
+from lentic.services.schedule import OnLook, begin_planning, commit_extra
+from lentic.timeline.cancel_requests import is_cancelled
 from lentic.timeline.instant import Instant
 from lentic.timeline.reader import list_rollbacks_of, load_clustering_plan, load_timeline
 from lentic.timeline.timeline import Timeline
+from lentic.txn.cancellation import cancel_once
 from lentic.txn.conflicts import Refuse, Touched
 from lentic.txn.transaction import OpenTable, Transaction, transaction
-from lentic.view.listing import load_table_view, load_writes
+from lentic.view.listing import load_writes
 from lentic.view.schema import load_avro_schema, load_table_schema
 from lentic.write import completion
+from lentic.write.alive import StopWhen
 from lentic.write.commit import Begun, Commit, commit_write, judge_write
 from lentic.write.completion import decode_accepted
+from lentic.write.handle import measure_rewrite
 from lentic.write.operations import (
     RUN_NUMBERS,
     ensure_merge_known,
@@ -65,6 +85,10 @@ def schedule_clustering(
     curve: Curve | str | None = None,
     removable: bool | None = None,
     partitions: str | Sequence[str] | None = None,
+    cancellable: bool | None = None,
+    cancel_after_hours: float | None = None,
+    cancel_after_instants: int | None = None,
+    on_look: OnLook | None = None,
 ) -> RequestedAt | None:
     """Publish a plan and return its time; None if there is nothing to cluster.
 
@@ -74,23 +98,30 @@ def schedule_clustering(
     """
     ensure_supported(table.config)
     options = table.services.clustering
+    cancellation = choose_cancellation(
+        table.services.cancellation, cancellable, cancel_after_hours, cancel_after_instants
+    )
     columns = _names(sort_by) or options.sort_by
     chosen = _parse_curve(curve, columns) or options.curve
     _ensure_curve_fits(chosen, columns)
     with transaction(table) as txn:
         _ensure_sortable(table, txn.timeline, columns)
         asked = ClusteringQuestion(
-            at=RequestedAt(txn.next_time()),
+            at=begin_planning(txn),
             sort_by=columns,
             curve=chosen,
             removable=table.services.removable if removable is None else removable,
             partitions=None if partitions is None else _names(partitions),
             is_bucketed=table.config.buckets is not None,
-            busy=planned_groups(table.storage, txn.timeline),
+            cancellation=replace(
+                cancellation, cancelled=load_cancel_counts(table.storage, txn.timeline)
+            ),
         )
-        plan = plan_clustering(load_table_view(table.storage, txn.timeline), options, asked)
-        if not plan.groups:
+        plan = draft_clustering(txn, asked, on_look)
+        if plan is None:
             return _pending_plan(txn)
+        if plan.cancellation.cancellable:
+            declare_cancellation(txn)
         content = encode_clustering_plan(plan, table.storage.root)
         return txn.request_at(asked.at, Action.CLUSTERING, content).requested_at
 
@@ -146,19 +177,34 @@ def execute_clustering(table: OpenTable, engine: Engine, at: RequestedAt) -> Out
     """Carry the plan at `at` out, alone. An earlier attempt's files are removed first, the plan
     kept.
 
-    `WriteConflict` if a group of the plan was written to since the plan was made. The plan is then
-    rolled back, by that write or here: it could never succeed.
+    A plan that is cancelled, before or while it runs, ends as `Aborted`. So does one of which a
+    group was written to since it was made, by a writer that knows nothing of cancelling, if it may
+    be cancelled; any other such plan is rolled back, with a `WriteConflict`.
     """
     ensure_supported(table.config)
     ensure_merge_known(table.config)
     plan = Instant(at, Action.CLUSTERING, State.REQUESTED)
+    watch = StopWhen(
+        partial(is_cancelled, table.storage, at), table.services.cancellation.poll_ms / 1000
+    )
+    run = partial(_run_clustering, table, engine)
     try:
-        return execute_plan(table, engine, plan, partial(_run_clustering, table, engine))
-    except (WriteConflict, InstantCancelled) as error:
+        return execute_plan(table, engine, plan, run, watch=watch)
+    except (OutcomeUnknown, PlanBusy):
+        raise
+    except Exception as error:
+        # Whatever failed, also that this slept for too long: a cancelled plan has one end.
+        if aborted := _end_if_cancelled(table, engine, plan):
+            return aborted
+        if not isinstance(error, (WriteConflict, InstantCancelled)):
+            raise
         if _was_rolled_back(table, plan):
             raise _gave_way(table, plan) from error
-        if not _give_up(table, plan):
+        ended = _give_up(table, engine, plan)
+        if ended is None:
             raise
+        if isinstance(ended, Aborted):
+            return ended
         raise _given_up(table, plan, error.what) from error
 
 
@@ -176,14 +222,17 @@ def _run_clustering(
     completion.remove_completions(table.storage, at, keep_finalized=False)
     work = _work(table, begun, plan, now)
     tasks = _tasks(table, plan)
-    texts = engine.run(work, tasks, Stage("clustering", measure_clustering))
+    texts = engine.run(work, tasks, Stage("clustering", measure_rewrite))
     return commit_write(
         table,
         begun,
         tuple(map(decode_accepted, texts)),
         run=work.run,
         operation=CLUSTER,
-        extra={SCHEMA_KEY: load_avro_schema(table.storage, now, table.config)},
+        extra={
+            SCHEMA_KEY: load_avro_schema(table.storage, now, table.config),
+            **commit_extra(plan.extra, at),
+        },
         replaced={} if table.config.buckets is not None else _ended(plan),
     )
 
@@ -248,21 +297,40 @@ def _find_refusal(
     return verdict if isinstance(verdict, Refuse) else None
 
 
-def _give_up(table: OpenTable, plan: Instant) -> bool:
-    """Roll the plan back if it can never succeed; False if it may."""
+def _give_up(table: OpenTable, engine: Engine, plan: Instant) -> Aborted | Undo | None:
+    """End the plan if it can never succeed, and say how; None if it may."""
     with transaction(table) as txn:
         now = txn.timeline.find(plan)
         if now is None or not now.is_pending:
-            return False
+            return None
         # No guard is needed to see that nobody can complete it.
         begun = Begun(now, txn.timeline.upto(now.requested_at), guard=0)
         content = load_clustering_plan(table.storage, now)
-        if _find_refusal(table, begun, content, txn.timeline) is None:
-            return False
-        undo = plan_undo(txn, now)
+        refusal = _find_refusal(table, begun, content, txn.timeline)
+        if refusal is None:
+            return None
+        undo = None
+        if content.cancellation.cancellable:
+            cancel_once(txn, now, f"{refusal.instant} wrote to a file group of it")
+        else:
+            undo = plan_undo(txn, now)
+    if undo is None:
+        return execute_abort(table, engine, now.requested_at)
     execute_undo(table, undo, now)
     remove_guards(table.storage, now.requested_at)
-    return True
+    return undo
+
+
+def _end_if_cancelled(table: OpenTable, engine: Engine, plan: Instant) -> Aborted | None:
+    """The end of the plan if it was cancelled, brought about here or by others; None if it was not,
+    or if the storage does not say."""
+    try:
+        if is_cancelled(table.storage, plan.requested_at):
+            return execute_abort(table, engine, plan.requested_at)
+        now = load_timeline(table.storage).find(plan)
+    except StorageError:
+        return None
+    return Aborted(now) if now is not None and now.is_aborted else None
 
 
 def _was_rolled_back(table: OpenTable, plan: Instant) -> bool:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from lentic.config.clustering import Curve
 from lentic.config.groups import OnRerun
-from lentic.engine import Attempt
+from lentic.engine import Attempt, ensure_not_stopped
+from lentic.errors import InstantCancelled, StorageError
 from lentic.format import layout
 from lentic.format.clustering_plan import SlicePlan
 from lentic.format.commit_metadata import WriteStat
@@ -23,19 +25,22 @@ from lentic.format.names import BaseFileName, format_base_file, requested_at_of
 from lentic.format.plans import CompactionOperation
 from lentic.format.record_fields import FILE_NAME
 from lentic.format.times import RequestedAt
-from lentic.progress import Measure
 from lentic.records.base_writer import ParquetStyle, write_base
 from lentic.records.layout import cut, lay_out
 from lentic.records.slice_reader import SliceReader, count_base_rows
 from lentic.services.schedule import load_planned_slice
+from lentic.timeline.cancel_requests import is_cancelled
 from lentic.view.files import FileSlice
 from lentic.view.table_view import Writes
 from lentic.write import markers
-from lentic.write.completion import Share, decode_accepted, encode_accepted
+from lentic.write.completion import Share, encode_accepted
 from lentic.write.handle import Once
 from lentic.write.sizing import estimate_row
 from lentic.write.status import WriteStatus
 
+_ROWS_BETWEEN_LOOKS = 250_000
+_BYTES_BETWEEN_LOOKS = 32 * 1024 * 1024
+"""Whichever comes first: of wide rows it takes few to keep a task busy for seconds."""
 _SORTED_GROUP_ROWS = 32_768
 """Rows of a row group at most where rows are sorted: the fewer, the tighter its statistics."""
 
@@ -54,16 +59,6 @@ class ClusteringTask:
     @property
     def partition(self) -> str:
         return self.slices[0].partition
-
-
-def measure_clustering(text: str) -> Measure:
-    """What the text of a task says was written."""
-    stats = [status.stat for status in decode_accepted(text).statuses]
-    return Measure(
-        rows=sum(stat.writes for stat in stats),
-        files=len(stats),
-        bytes=sum(stat.size for stat in stats),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +107,41 @@ class ClusteringWork:
         """The rows in their new order, and how many they are if that is known."""
         schema: pa.Schema = self.reader.schema
         columns = tuple(name for name in schema.names if name != FILE_NAME)
-        batches = (batch for part in parts for batch in self.reader.read(part, columns))
+        found = (batch for part in parts for batch in self.reader.read(part, columns))
+        batches = self._while_wanted(found)
         if not self.sort_by:
             return (_unnamed(batch, schema) for batch in batches), None
         held = pa.Table.from_batches(batches, pa.schema([schema.field(n) for n in columns]))
         rows = lay_out(held, self.sort_by, self.curve)
         del held
         pieces = rows.to_batches(max_chunksize=self._style.row_group_rows)
-        return (_unnamed(batch, schema) for batch in pieces), rows.num_rows
+        wanted = self._while_wanted(iter(pieces))
+        return (_unnamed(batch, schema) for batch in wanted), rows.num_rows
+
+    def _while_wanted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches, unless the plan is cancelled meanwhile: then whatever this writes is in
+        vain, and the sooner it ends the better."""
+        rows = size = 0
+        is_first = True
+        for batch in batches:
+            ensure_not_stopped()
+            if is_first or rows >= _ROWS_BETWEEN_LOOKS or size >= _BYTES_BETWEEN_LOOKS:
+                self._ensure_wanted()
+                rows, size, is_first = 0, 0, False
+            rows += batch.num_rows
+            size += batch.nbytes
+            yield batch
+
+    def _ensure_wanted(self) -> None:
+        with suppress(StorageError):  # then the next look tells
+            if not is_cancelled(self.reader.storage, self.requested_at):
+                return
+            raise InstantCancelled(
+                f"The clustering {self.requested_at} was cancelled while it ran.",
+                where=self.reader.storage.root,
+                safe="no row was changed",
+                next_step="schedule a clustering again",
+            )
 
     def _file_rows(self, parts: list[FileSlice], count: int | None) -> int:
         """Rows of one file: as many as the target size holds, and about as many in each."""

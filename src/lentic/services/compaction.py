@@ -7,7 +7,7 @@ before that time, and every log that completes later belongs to the slice the ne
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -20,24 +20,38 @@ from lentic.format.names import Action, BaseFileName, State, format_base_file
 from lentic.format.plans import CompactionOperation, encode_compaction_plan
 from lentic.format.record_fields import with_meta_schema
 from lentic.format.times import RequestedAt
-from lentic.progress import Measure, Stage
+from lentic.progress import Stage
 from lentic.records.base_writer import ParquetStyle, write_base
 from lentic.records.slice_reader import SliceReader
 from lentic.services.compaction_plan import plan_compaction
 from lentic.services.guard import execute_plan
 from lentic.services.outcome import Outcome
-from lentic.services.schedule import load_planned_slice, makers, planned_groups
+from lentic.services.plan_windows import Subject
+from lentic.services.schedule import (
+    OnLook,
+    begin_planning,
+    commit_extra,
+    describe_look,
+    load_looked_at,
+    load_planned_slice,
+    look,
+    makers,
+    note_look,
+    planned_groups,
+    tell_look,
+    window_extra,
+)
 from lentic.timeline.instant import Instant
 from lentic.timeline.reader import load_compaction_plan
 from lentic.txn.transaction import OpenTable, transaction
 from lentic.view.files import FileGroupId
-from lentic.view.listing import load_table_view, load_writes
+from lentic.view.listing import ensure_none_gone, load_writes
 from lentic.view.schema import load_avro_schema, load_table_schema
 from lentic.view.table_view import Writes, ended_groups
 from lentic.write import completion, markers
 from lentic.write.commit import Begun, Commit, commit_write
 from lentic.write.completion import Share, decode_accepted, encode_accepted
-from lentic.write.handle import Once
+from lentic.write.handle import Once, measure_rewrite
 from lentic.write.operations import (
     RUN_NUMBERS,
     ensure_merge_known,
@@ -48,19 +62,33 @@ from lentic.write.operations import (
 from lentic.write.status import WriteStatus
 
 
-def schedule_compaction(table: OpenTable) -> RequestedAt | None:
+def schedule_compaction(table: OpenTable, *, on_look: OnLook | None = None) -> RequestedAt | None:
     """Publish a plan and return its time; None if no slice has logs. A plan that is already
     pending is returned instead: two would fight over the same slices."""
     with transaction(table) as txn:
         if pending := txn.timeline.pending(Action.COMPACTION):
             return pending[0].requested_at
-        at = RequestedAt(txn.next_time())
-        groups = load_table_view(table.storage, txn.timeline)
-        planned = planned_groups(table.storage, txn.timeline)
+        at = begin_planning(txn)
+        looked = look(table.storage, txn.timeline, at, _subject(table))
+        files = load_looked_at(table.storage, txn.timeline, looked)
+        planned = frozenset() if looked.is_idle else planned_groups(table.storage, txn.timeline)
+        groups = ensure_none_gone(files.groups())
         plan = plan_compaction(groups, table.services.compaction, planned=planned)
+        window = describe_look(looked, files, carry=plan.missing)
+        tell_look(Action.COMPACTION, window, on_look)
         if not plan.operations:
+            note_look(txn, looked, Action.COMPACTION, window)
             return None
+        plan = replace(
+            plan, extra=window_extra(window), missing=window.carry, edge=(at, Action.COMPACTION)
+        )
         return txn.request_at(at, Action.COMPACTION, encode_compaction_plan(plan)).requested_at
+
+
+def _subject(table: OpenTable) -> Subject:
+    options = table.services.compaction
+    chosen = {"log_files": options.log_files, "log_bytes": options.log_bytes}
+    return Subject(Action.COMPACTION, COMPACT, chosen, table.services.incremental)
 
 
 def execute_compaction(table: OpenTable, engine: Engine, at: RequestedAt) -> Outcome:
@@ -98,25 +126,18 @@ def _run_compaction(
     # What was replaced since the plan has no rows any more; the rest is as good as ever.
     ended = ended_groups(work.writes)
     standing = [op for op in plan.operations if FileGroupId(op.partition, op.file_id) not in ended]
-    texts = engine.run(work, standing, Stage("compacting", measure_compaction))
+    texts = engine.run(work, standing, Stage("compacting", measure_rewrite))
     return commit_write(
         table,
         begun,
         tuple(map(decode_accepted, texts)),
         run=work.run,
         operation=COMPACT,
-        extra={SCHEMA_KEY: load_avro_schema(table.storage, timeline, table.config)},
+        extra={
+            SCHEMA_KEY: load_avro_schema(table.storage, timeline, table.config),
+            **commit_extra(plan.extra, at),
+        },
         compacted=True,
-    )
-
-
-def measure_compaction(text: str) -> Measure:
-    """What the text of a compacted slice says was written: all rows of the new base file."""
-    stats = [status.stat for status in decode_accepted(text).statuses]
-    return Measure(
-        rows=sum(stat.writes for stat in stats),
-        files=len(stats),
-        bytes=sum(stat.size for stat in stats),
     )
 
 

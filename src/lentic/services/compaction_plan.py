@@ -57,17 +57,30 @@ def is_compaction_due(
 def plan_compaction(
     groups: Iterable[FileGroup], options: CompactionOptions, *, planned: Set[Group] = frozenset()
 ) -> CompactionPlan:
-    """Compact latest slices that have logs, and enough of them, and are in no plan yet."""
+    """Compact latest slices that have logs, and enough of them, and are in no plan yet. Partitions
+    with slices that are left to another plan are named as missing."""
     found = [
         group.latest
         for group in groups
         if group.latest.logs
         and len(group.latest.logs) >= options.log_files
         and log_bytes(group.latest) >= options.log_bytes
-        and (group.id.partition, group.id.file_id) not in planned
     ]
-    chosen = _CHOOSE[options.strategy](found, options)
-    return CompactionPlan(tuple(map(plan_operation, chosen)))
+    free = [part for part in found if _group(part) not in planned]
+    chosen = tuple(_CHOOSE[options.strategy](free, options))
+    return CompactionPlan(
+        operations=tuple(map(plan_operation, chosen)), missing=partitions_left(found, chosen)
+    )
+
+
+def partitions_left(found: Iterable[FileSlice], chosen: Iterable[FileSlice]) -> tuple[str, ...]:
+    """The partitions of the slices that were found and not chosen."""
+    taken = {_group(part) for part in chosen}
+    return tuple(sorted({part.group.partition for part in found if _group(part) not in taken}))
+
+
+def _group(part: FileSlice) -> Group:
+    return part.group.partition, part.group.file_id
 
 
 def _all(parts: Sequence[FileSlice], options: CompactionOptions) -> Iterable[FileSlice]:

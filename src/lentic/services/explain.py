@@ -6,19 +6,23 @@ written, and what is explained is byte for byte what would be carried out.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from lentic.coordination.lock import Intent
+from lentic.engine import LocalEngine
 from lentic.format import layout
 from lentic.format.clean import decode_clean_plan
-from lentic.format.clustering_plan import decode_clustering_plan
+from lentic.format.clustering_plan import ClusteringPlan, decode_clustering_plan
 from lentic.format.names import Action, State, parse_instant_file, requested_at_of
+from lentic.format.plan_window import PlanWindow, decode_plan_window, encode_window
 from lentic.format.plans import decode_compaction_plan, decode_rollback_plan
 from lentic.format.restore import decode_restore_plan
 from lentic.format.times import RequestedAt
+from lentic.services.abort import execute_abort
 from lentic.services.archive import list_due
 from lentic.services.catalog import find_service
 from lentic.services.protected import compaction_inputs
@@ -27,8 +31,9 @@ from lentic.services.savepoint import make_savepoint
 from lentic.services.undo_completed import roll_back_instant
 from lentic.storage.base import Storage
 from lentic.timeline.instant import WRITES, Instant
-from lentic.timeline.reader import load_commit_metadata, load_timeline
+from lentic.timeline.reader import load_clustering_plan, load_commit_metadata, load_timeline
 from lentic.timeline.timeline import Timeline
+from lentic.txn.cancellation import request_cancel
 from lentic.txn.transaction import OpenTable, transaction
 from lentic.view.listing import load_table_files
 from lentic.write import markers
@@ -53,6 +58,8 @@ class Explanation:
     conflicts: tuple[str, ...] = ()
     pending: RequestedAt | None = None
     """The plan that is explained, if it is on the timeline already."""
+    window: PlanWindow | None = None
+    """Where it looked for something to do, and why, if it did look."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -60,35 +67,42 @@ class Explanation:
             "pending": self.pending,
             "steps": [{name: getattr(s, name) for name in Step.__slots__} for s in self.steps],
             "conflicts": list(self.conflicts),
+            "window": None if self.window is None else json.loads(encode_window(self.window)),
         }
 
     def __str__(self) -> str:
+        looked = [] if self.window is None else [f"  {self.window}"]
         if not self.steps:
-            return f"{self.service}: there is nothing to do"
+            return "\n".join([f"{self.service}: there is nothing to do", *looked])
         lines = [f"{self.service}" + (f", planned at {self.pending}" if self.pending else "")]
         for step in self.steps:
             rows = "" if step.rows is None else f", {step.rows} rows"
             lines.append(f"  {step.what}: {step.files} file(s), {step.bytes} bytes{rows}")
-        return "\n".join([*lines, *(f"  conflict: {line}" for line in self.conflicts)])
+        return "\n".join([*lines, *(f"  conflict: {c}" for c in self.conflicts), *looked])
 
 
 def explain_service(table: OpenTable, name: str, given: Mapping[str, Any]) -> Explanation:
     """What the service would do now; nothing is done.
 
-    Besides those that work by plans: "archive", and "rollback", "restore" and "savepoint" with
-    `requested_at`.
+    Besides those that work by plans: "archive", and "rollback", "restore", "savepoint", "cancel"
+    and "abort" with `requested_at`.
     """
     if name in _OTHERS:
         return _OTHERS[name](table, **given)
     service = find_service(name, given)
-    drafted = _draft(table, lambda dry: service.schedule(dry, **given))
+    looks: list[PlanWindow] = []
+    drafted = draft(table, lambda dry: service.schedule(dry, on_look=looks.append, **given))
+    window = looks[-1] if looks else None
     if drafted is None:
-        return Explanation(name)
+        return Explanation(name, window=window)
     if isinstance(drafted, Intent):
-        return _describe(table, name, service.action, drafted.path, drafted.content, None)
+        found = _describe(table, name, service.action, drafted.path, drafted.content, None)
+        return replace(found, window=window)
     plan = Instant(drafted, service.action, State.REQUESTED)
     path = layout.timeline_file(plan.file_name)
-    return _describe(table, name, service.action, path, table.storage.read(path), drafted)
+    content = table.storage.read(path)
+    found = _describe(table, name, service.action, path, content, drafted)
+    return replace(found, window=decode_plan_window(content, path))
 
 
 def _explain_archive(table: OpenTable) -> Explanation:
@@ -98,7 +112,7 @@ def _explain_archive(table: OpenTable) -> Explanation:
 
 def _explain_rollback(table: OpenTable, requested_at: str) -> Explanation:
     at = RequestedAt(requested_at)
-    drafted = _draft(table, lambda dry: roll_back_instant(dry, at).requested_at)
+    drafted = draft(table, lambda dry: roll_back_instant(dry, at).requested_at)
     if not isinstance(drafted, Intent) or not drafted.path.endswith(".rollback.requested"):
         return Explanation("rollback", (Step("finish a rollback that was begun", 0),))
     storage, timeline = table.storage, load_timeline(table.storage)
@@ -113,7 +127,7 @@ def _explain_restore(table: OpenTable, requested_at: str) -> Explanation:
         with transaction(dry) as txn:
             return publish_restore(txn, at).requested_at
 
-    drafted = _draft(table, schedule)
+    drafted = draft(table, schedule)
     assert isinstance(drafted, Intent), drafted
     storage, timeline = table.storage, load_timeline(table.storage)
     plan = decode_restore_plan(drafted.content, drafted.path)
@@ -128,7 +142,7 @@ def _explain_savepoint(table: OpenTable, requested_at: str | None = None) -> Exp
     def schedule(dry: OpenTable) -> RequestedAt:
         return make_savepoint(dry, at).requested_at
 
-    drafted = _draft(table, schedule)
+    drafted = draft(table, schedule)
     if not isinstance(drafted, Intent):
         return Explanation("savepoint", pending=drafted)
     name = parse_instant_file(drafted.path.rpartition("/")[2])
@@ -140,11 +154,38 @@ def _explain_savepoint(table: OpenTable, requested_at: str | None = None) -> Exp
     return Explanation("savepoint", (_measure(storage, timeline, "keep", files),))
 
 
+def _explain_cancel(table: OpenTable, requested_at: str) -> Explanation:
+    at = RequestedAt(requested_at)
+    drafted = draft(table, lambda dry: request_cancel(dry, at))
+    if not isinstance(drafted, Intent):
+        return Explanation("cancel")
+    storage, timeline = table.storage, load_timeline(table.storage)
+    plan = load_clustering_plan(storage, Instant(at, Action.CLUSTERING, State.REQUESTED))
+    return Explanation(
+        "cancel", (_measure(storage, timeline, "give up rewriting", _clustered(plan)),)
+    )
+
+
+def _explain_abort(table: OpenTable, requested_at: str) -> Explanation:
+    at = RequestedAt(requested_at)
+
+    def end(dry: OpenTable) -> RequestedAt:
+        return execute_abort(dry, LocalEngine(), at).instant.requested_at
+
+    if not isinstance(draft(table, end), Intent):
+        return Explanation("abort")
+    storage, timeline = table.storage, load_timeline(table.storage)
+    left = markers.list_announced(storage, at)
+    return Explanation("abort", (_measure(storage, timeline, "delete", left),))
+
+
 _OTHERS: Mapping[str, Callable[..., Explanation]] = {
     "archive": _explain_archive,
     "rollback": _explain_rollback,
     "restore": _explain_restore,
     "savepoint": _explain_savepoint,
+    "cancel": _explain_cancel,
+    "abort": _explain_abort,
 }
 
 
@@ -204,10 +245,10 @@ class _DryLock:
         yield _DryHeld()
 
 
-def _draft(
+def draft(
     table: OpenTable, schedule: Callable[[OpenTable], RequestedAt | None]
 ) -> Intent | RequestedAt | None:
-    """What `schedule` would publish, the plan that it found instead, or None."""
+    """What `schedule` would publish, the plan that it found instead, or None. Nothing is done."""
     reading = cast(Storage, _Reading(table.storage))
     try:
         return schedule(replace(table, lock=_DryLock(), storage=reading))
@@ -234,8 +275,7 @@ def _describe(
         return Explanation(name, steps, (), pending)
     if action is Action.CLUSTERING:
         clustering = decode_clustering_plan(content, storage.root, path)
-        slices = (part for group in clustering.groups for part in group.slices)
-        inputs = frozenset(path for part in slices for path in part.paths)
+        inputs = _clustered(clustering)
         outputs = sum(group.outputs for group in clustering.groups)
     else:
         compaction = decode_compaction_plan(content, path)
@@ -243,6 +283,11 @@ def _describe(
     read = _measure(storage, timeline, "read", inputs)
     conflicts = _writers(storage, timeline, inputs, own.requested_at if own else None)
     return Explanation(name, (read, replace(read, what="write", files=outputs)), conflicts, pending)
+
+
+def _clustered(plan: ClusteringPlan) -> frozenset[str]:
+    slices = (part for group in plan.groups for part in group.slices)
+    return frozenset(path for part in slices for path in part.paths)
 
 
 def _measure(storage: Storage, timeline: Timeline, what: str, paths: Iterable[str]) -> Step:

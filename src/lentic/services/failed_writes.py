@@ -9,11 +9,6 @@ instant targeted or gone, and commits nothing (R1).
 Plans of services are nobody's until they are executed. They stay, unless they are removable, nobody
 gives a sign of life for them, and they are older than lentic.services.rollback_delay_minutes; or
 somebody has begun to roll them back.
-
-How old a plan is must not depend on whose clock is wrong (G9). Its requested time is the
-scheduler's, and may be hours off; the observer's clock may be, too. So the storage has to agree: it
-dates the plan's file and a file that is written now by one clock, its own. Both must say that the
-delay has passed. A clock that is behind can only make a plan stay longer.
 """
 
 from __future__ import annotations
@@ -23,13 +18,15 @@ from collections.abc import Callable, Iterable
 from lentic.config.sharing import FailedWrites
 from lentic.coordination.guards import remove_guards
 from lentic.coordination.heartbeat import end_heartbeat, load_heartbeat
-from lentic.errors import Corrupt
 from lentic.format import layout
-from lentic.format.names import Action, State
+from lentic.format.names import Action
 from lentic.format.removable import REMOVABLE_ACTIONS
-from lentic.format.times import RequestedAt, parse_epoch_ms
+from lentic.format.times import RequestedAt
+from lentic.services.plan_age import list_older
 from lentic.services.restoring import finish_restores
 from lentic.services.rollback import execute_undo, load_undo, plan_undo, sweep_markers
+from lentic.services.signs_of_life import sight_all
+from lentic.timeline.cancel_requests import list_cancelled
 from lentic.timeline.instant import WRITES, Instant
 from lentic.timeline.reader import list_rollbacks_of, load_is_removable, load_timeline
 from lentic.timeline.timeline import Timeline
@@ -66,6 +63,7 @@ def roll_back_all(table: OpenTable, *, waits: bool = False) -> tuple[Instant, ..
 def roll_back_expired(table: OpenTable, *, waits: bool = False) -> tuple[Instant, ...]:
     """The same for writes whose heartbeat has expired (LAZY)."""
     if waits:
+        sight_all(table)  # the lock of a dead holder takes its time, too
         with transaction(table):
             pass  # what a holder of the lock decided and left undone is done now, and seen (R2)
     _sweep_ended(table, with_guards=waits)
@@ -74,6 +72,12 @@ def roll_back_expired(table: OpenTable, *, waits: bool = False) -> tuple[Instant
         return tuple(i for i in timeline.pending(*WRITES) if _has_expired(table, i))
 
     return _roll_back(table, pick, waits=waits)
+
+
+def roll_back_picked(table: OpenTable, pick: PickFailed) -> tuple[Instant, ...]:
+    """The same for the writes that `pick` says have failed; it is asked again under the lock."""
+    _sweep_ended(table, with_guards=False)
+    return _roll_back(table, pick, waits=False)
 
 
 def _roll_back(table: OpenTable, pick: PickFailed, *, waits: bool) -> tuple[Instant, ...]:
@@ -122,46 +126,21 @@ def _given_up(
 
 
 def _list_removable(table: OpenTable, timeline: Timeline) -> tuple[Instant, ...]:
+    """But for those that were cancelled: they end as aborted."""
     plans = timeline.pending(*REMOVABLE_ACTIONS)
-    return tuple(plan for plan in plans if load_is_removable(table.storage, plan))
+    cancelled = list_cancelled(table.storage) if plans else frozenset()
+    return tuple(
+        plan
+        for plan in plans
+        if plan.requested_at not in cancelled and load_is_removable(table.storage, plan)
+    )
 
 
 def _list_old_plans(table: OpenTable, timeline: Timeline) -> frozenset[RequestedAt]:
     """Removable plans that are older than a plan must be before it may go, by both clocks."""
     delay_ms = table.services.rollback_delay_min * 60_000
-    plans = _list_removable(table, timeline)
-    if delay_ms:
-        now_ms = table.world.clock.now_ms()
-        plans = tuple(p for p in plans if _requested_ms(table, p, now_ms) <= now_ms - delay_ms)
-    if delay_ms and plans:
-        now_ms = _storage_now_ms(table)
-        plans = tuple(p for p in plans if _dated_ms(table, p, now_ms) <= now_ms - delay_ms)
+    plans = list_older(table, _list_removable(table, timeline), delay_ms)
     return frozenset(plan.requested_at for plan in plans)
-
-
-def _requested_ms(table: OpenTable, plan: Instant, now_ms: int) -> int:
-    try:
-        return parse_epoch_ms(plan.requested_at, table.config.zone)
-    except Corrupt:  # a name that is no time: it tells no age
-        return now_ms
-
-
-def _dated_ms(table: OpenTable, plan: Instant, now_ms: int) -> int:
-    """When the plan was published, on the storage's clock."""
-    requested = Instant(plan.requested_at, plan.action, State.REQUESTED)
-    info = table.storage.info(layout.timeline_file(requested.file_name))
-    return now_ms if info is None else info.modified_ms
-
-
-def _storage_now_ms(table: OpenTable) -> int:
-    """What the storage's clock says now: the date it gives to a new file."""
-    path = layout.clock_probe(table.world.entropy.uuid())
-    table.storage.put_if_absent(path, b"")
-    try:
-        info = table.storage.info(path)
-        return 0 if info is None else info.modified_ms
-    finally:
-        table.storage.delete(path)
 
 
 # --- signs of life ------------------------------------------------------------------------------
@@ -171,6 +150,7 @@ def _await_news(table: OpenTable, old: frozenset[RequestedAt], pick: PickFailed)
     """Watch until each write and old plan that is pending now has failed, changed its heartbeat or
     ended."""
     timeline = load_timeline(table.storage)
+    sight_all(table)
     said = {at: load_heartbeat(table.storage, at) for at in _list_watched(timeline, old)}
     while said:
         timeline = load_timeline(table.storage)

@@ -10,12 +10,10 @@ plan stays until it is completed: whoever comes next first undoes the execution 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from contextlib import ExitStack
 
 from lentic.coordination.guards import remove_guards
-from lentic.coordination.heartbeat import load_heartbeat
 from lentic.engine import Engine
 from lentic.errors import (
     ConfigError,
@@ -23,21 +21,21 @@ from lentic.errors import (
     InstantCancelled,
     LenticError,
     OutcomeUnknown,
-    PlanBusy,
     PlanMustBeRolledBack,
     StorageError,
 )
 from lentic.format.names import State
-from lentic.format.times import RequestedAt
-from lentic.services.outcome import AlreadyCommitted, Committed, Outcome
+from lentic.services.outcome import Aborted, AlreadyCommitted, Committed, Outcome
 from lentic.services.rollback import execute_undo, load_undo
+from lentic.services.signs_of_life import await_news, ensure_not_executed
 from lentic.storage.base import Storage
+from lentic.timeline.aborted_history import load_aborted
 from lentic.timeline.history import load_history
 from lentic.timeline.instant import PLANS, Instant
 from lentic.timeline.reader import load_is_removable, load_rollback_undone, load_timeline
 from lentic.txn.transaction import OpenTable, Transaction, transaction
 from lentic.write import markers
-from lentic.write.alive import staying_alive
+from lentic.write.alive import StopWhen, staying_alive
 from lentic.write.commit import Begun, Commit
 
 RunPlan = Callable[[Begun, tuple[str, ...]], Commit]
@@ -55,10 +53,14 @@ def execute_plan(
     run: RunPlan,
     *,
     is_removable: IsRemovable = load_is_removable,
+    watch: StopWhen | None = None,
 ) -> Outcome:
-    """Execute `plan`, alone. `PlanBusy` while another does; its completed instant if one did."""
+    """Execute `plan`, alone. `PlanBusy` while another does; its completed instant if one did.
+
+    `watch` stops what runs on `engine` early; a plan that was cancelled is not begun.
+    """
     try:
-        return _execute_alone(table, engine, plan, run, is_removable)
+        return _execute_alone(table, engine, plan, run, is_removable, watch)
     except LenticError as error:
         if done := _find_completed_by_other(table, plan, error):
             return AlreadyCommitted(done)
@@ -66,7 +68,12 @@ def execute_plan(
 
 
 def _execute_alone(
-    table: OpenTable, engine: Engine, plan: Instant, run: RunPlan, is_removable: IsRemovable
+    table: OpenTable,
+    engine: Engine,
+    plan: Instant,
+    run: RunPlan,
+    is_removable: IsRemovable,
+    watch: StopWhen | None,
 ) -> Outcome:
     """Numbers are those of the RFC's steps. It reads the plan before its transaction, which is only
     safe if it is read again inside, so here 1 comes after 2. Without the guard (option
@@ -74,20 +81,21 @@ def _execute_alone(
     """
     at, is_guarded = plan.requested_at, table.services.guarded
     if is_guarded:
-        _await_news(table, at)
+        await_news(table, at)
     with ExitStack() as held:
         with transaction(table) as txn:  # 2
-            now = txn.timeline.find(plan)  # 1
-            if now is None or now.is_completed:
-                return AlreadyCommitted(now or _find_archived(txn, plan))
+            now = txn.timeline.find(plan) or _find_archived(txn, plan)  # 1
+            if not now.is_pending:
+                return Aborted(now) if now.is_aborted else AlreadyCommitted(now)
+            txn.ensure_not_cancelled(now)
             if is_guarded:
-                _ensure_no_active_heartbeat(table, now)  # 3
+                ensure_not_executed(table, now)  # 3
             rollbacks = txn.rollbacks_of(now)
             _ensure_executable(table, now, rollbacks, once=is_removable(table.storage, now))  # 4
             # Before the guard is taken: of whoever takes it later, nothing is among these (R4).
             leftovers = markers.list_announced(table.storage, at)
             number = txn.take_guard(now)
-            alive = staying_alive(table, engine, at, epoch=txn.epoch)
+            alive = staying_alive(table, engine, at, epoch=txn.epoch, watch=watch)
             heart = held.enter_context(alive)  # 5
             instant = now if now.state is State.INFLIGHT else txn.start(now)
             settled = frozenset(rollback.requested_at for rollback in rollbacks)
@@ -95,16 +103,15 @@ def _execute_alone(
             # 6: the transaction ends here
         try:
             _finish_rollbacks(table, rollbacks)  # 7
-            run(begun, leftovers)
+            commit = run(begun, leftovers)
         except Exception as error:
             if not isinstance(error, Conflict):
                 heart.ensure_alive()  # else it failed because it was stopped
             raise
         # 8: `held` ends the heartbeat, on success or failure
     remove_guards(table.storage, at)
-    done = load_timeline(table.storage).find(plan)
-    assert done is not None
-    return Committed(done)
+    # As it was completed: by now it may be archived.
+    return Committed(begun.instant.at(State.COMPLETED, commit.completed_at))
 
 
 def _finish_rollbacks(table: OpenTable, rollbacks: tuple[Instant, ...]) -> None:
@@ -124,33 +131,6 @@ def _find_completed_by_other(table: OpenTable, plan: Instant, error: LenticError
     except StorageError:
         return None
     return now if now is not None and now.is_completed else None
-
-
-def _await_news(table: OpenTable, at: RequestedAt) -> None:
-    """If the plan has a heartbeat, watch it until it changes, or long enough to give it up.
-
-    A living executor is known within a beat, a dead one within its time to live; without waiting a
-    process that looks once and ends would never learn either.
-    """
-    first = load_heartbeat(table.storage, at)
-    while first and not table.watch.has_expired(at, first):
-        table.world.clock.sleep(table.pulse.beat_s / 2)
-        if load_heartbeat(table.storage, at) != first:
-            return
-
-
-def _ensure_no_active_heartbeat(table: OpenTable, plan: Instant) -> None:
-    """`PlanBusy` if somebody's heartbeat is there and has not expired. Who ends in good order takes
-    the heartbeat away, and who dies leaves it, so that none means nobody."""
-    content = load_heartbeat(table.storage, plan.requested_at)
-    if not content or table.watch.has_expired(plan.requested_at, content):
-        return
-    raise PlanBusy(
-        f"{plan} is being executed by {_owner(content)}.",
-        where=table.storage.root,
-        safe="nothing was changed by this call",
-        next_step=f"wait; its heartbeat expires {table.pulse.ttl_ms / 1000:g} s after it stops",
-    )
 
 
 def _ensure_executable(
@@ -175,17 +155,8 @@ def _ensure_executable(
     )
 
 
-def _owner(content: bytes) -> str:
-    """Who gives the signs of life, if they are ours; Apache Hudi's say nothing."""
-    try:
-        fields = json.loads(content)
-        return f"{fields['host']}:{fields['pid']}"
-    except (ValueError, KeyError, TypeError):
-        return "another engine"
-
-
 def _find_archived(txn: Transaction, plan: Instant) -> Instant:
-    """The plan, completed, in the history; an error that says why it is nowhere if it is not."""
+    """The plan as it ended, in the history; an error that says why it is nowhere if it is not."""
     storage = txn.table.storage
     if rollbacks := txn.rollbacks_of(plan):
         raise InstantCancelled(
@@ -194,8 +165,8 @@ def _find_archived(txn: Transaction, plan: Instant) -> Instant:
             safe="nothing was written",
             next_step="schedule anew",
         )
-    for instant in load_history(storage).instants:
-        if instant.identity == plan.identity and instant.is_completed:
+    for instant in (*load_history(storage).instants, *load_aborted(storage)):
+        if instant.identity == plan.identity:
             return instant
     raise ConfigError(
         f"There is no {plan.action} plan at {plan.requested_at}.",

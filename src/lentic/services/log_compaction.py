@@ -11,7 +11,7 @@ group, and is finished without it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from lentic.config.groups import OnRerun
@@ -21,32 +21,49 @@ from lentic.format import layout
 from lentic.format.avro_schema import avro_schema_json
 from lentic.format.commit_metadata import LOG_COMPACT, SCHEMA_KEY, WriteStat
 from lentic.format.names import Action, LogFileName, State, format_log_file
+from lentic.format.plan_window import PlanWindow
 from lentic.format.plans import CompactionOperation, CompactionPlan, encode_compaction_plan
 from lentic.format.record_fields import with_meta_schema
+from lentic.format.removable import REMOVABLE_KEY
 from lentic.format.times import RequestedAt
-from lentic.progress import Measure, Stage
+from lentic.progress import Stage
 from lentic.records.base_writer import ParquetStyle, Written
 from lentic.records.fold import fold_changes
 from lentic.records.log_scan import decode_changes, has_partial_rows
 from lentic.records.log_writer import write_log
 from lentic.records.slice_reader import SliceReader
 from lentic.services.guard import execute_plan
-from lentic.services.log_compaction_plan import REMOVABLE, plan_log_compaction
+from lentic.services.log_compaction_plan import plan_log_compaction
 from lentic.services.outcome import Outcome
-from lentic.services.schedule import load_planned_slice, makers, planned_groups
+from lentic.services.plan_windows import Subject
+from lentic.services.schedule import (
+    Looked,
+    OnLook,
+    begin_planning,
+    commit_extra,
+    describe_look,
+    load_looked_at,
+    load_planned_slice,
+    look,
+    makers,
+    note_look,
+    planned_groups,
+    tell_look,
+    window_extra,
+)
 from lentic.storage.base import Storage
 from lentic.timeline.instant import WRITES, Instant
 from lentic.timeline.reader import load_compaction_plan, load_timeline
 from lentic.timeline.timeline import Timeline
 from lentic.txn.transaction import OpenTable, transaction
 from lentic.view.files import FileGroup, FileGroupId, LogFile
-from lentic.view.listing import load_partition_files, load_table_view, load_writes
+from lentic.view.listing import ensure_none_gone, load_partition_files, load_writes
 from lentic.view.schema import load_avro_schema, load_table_schema
 from lentic.view.table_view import Writes
 from lentic.write import completion, markers
 from lentic.write.commit import Begun, Commit, commit_write
 from lentic.write.completion import Share, decode_accepted, encode_accepted
-from lentic.write.handle import Once
+from lentic.write.handle import Once, measure_rewrite
 from lentic.write.operations import (
     RUN_NUMBERS,
     ensure_supported,
@@ -56,9 +73,11 @@ from lentic.write.operations import (
 )
 from lentic.write.status import WriteStatus
 
+_FOREVER = RequestedAt("9" * 17)
+
 
 def schedule_log_compaction(
-    table: OpenTable, *, removable: bool | None = None
+    table: OpenTable, *, removable: bool | None = None, on_look: OnLook | None = None
 ) -> RequestedAt | None:
     """Publish a plan and return its time; None if no slice has enough logs to fold.
 
@@ -73,16 +92,35 @@ def schedule_log_compaction(
     seen = load_timeline(table.storage)
     # Looked at before anybody has to wait for the lock: most of the time there is nothing to do,
     # and logs that were looked into now are not read again under it.
-    if _waiting(table.storage, seen) is None and not planner.plan(seen).operations:
-        return None
+    if _waiting(table.storage, seen) is None:
+        draft = planner.plan(seen, _FOREVER)
+        if draft is None or not (draft.plan.operations or draft.looked.is_long):
+            if draft is not None:
+                tell_look(Action.LOGCOMPACTION, draft.window, on_look)
+            return None
     with transaction(table) as txn:
         if waiting := _waiting(table.storage, txn.timeline):
             return waiting.requested_at
-        at = RequestedAt(txn.next_time())
-        plan = planner.plan(txn.timeline)
-        if not plan.operations:
+        at = begin_planning(txn)
+        draft = planner.plan(txn.timeline, at)
+        if draft is None:
             return None
+        tell_look(Action.LOGCOMPACTION, draft.window, on_look)
+        if not draft.plan.operations:
+            note_look(txn, draft.looked, Action.LOGCOMPACTION, draft.window)
+            return None
+        extra = {**draft.plan.extra, **window_extra(draft.window)}
+        plan = replace(
+            draft.plan, extra=extra, missing=draft.window.carry, edge=(at, Action.LOGCOMPACTION)
+        )
         return txn.request_at(at, Action.LOGCOMPACTION, encode_compaction_plan(plan)).requested_at
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    looked: Looked
+    window: PlanWindow
+    plan: CompactionPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,24 +131,30 @@ class _Planner:
     removable: bool
     partial: dict[str, bool]
 
-    def plan(self, timeline: Timeline) -> CompactionPlan:
-        """What to fold; nothing while a write is pending.
+    def plan(self, timeline: Timeline, at: RequestedAt) -> _Draft | None:
+        """What to fold of what completed before `at`; None while a write is pending.
 
         Apache Hudi merges logs in the order in which they were requested and, unless
         hoodie.optimized.log.blocks.scan.enable is set, the log that folds others after them. A
         write that was requested earlier and completes later would lose to it there. Where writers
         do not block each other some write is always pending; there ordering values decide.
         """
-        storage, mode = self.table.storage, self.table.sharing.mode
+        storage, services = self.table.storage, self.table.services
+        mode = self.table.sharing.mode
         if mode is not ConcurrencyMode.NON_BLOCKING and timeline.pending(*WRITES):
-            return CompactionPlan(())
-        return plan_log_compaction(
-            load_table_view(storage, timeline),
-            self.table.services.log_compact_blocks,
-            planned=planned_groups(storage, timeline),
+            return None
+        chosen = {"log_compact_blocks": services.log_compact_blocks}
+        subject = Subject(Action.LOGCOMPACTION, LOG_COMPACT, chosen, services.incremental)
+        looked = look(storage, timeline, at, subject)
+        files = load_looked_at(storage, timeline, looked)
+        plan = plan_log_compaction(
+            ensure_none_gone(files.groups()),
+            services.log_compact_blocks,
+            planned=frozenset() if looked.is_idle else planned_groups(storage, timeline),
             is_partial=self._is_partial,
             removable=self.removable,
         )
+        return _Draft(looked, describe_look(looked, files, carry=plan.missing), plan)
 
     def _is_partial(self, log: LogFile) -> bool:
         if log.path not in self.partial:
@@ -122,7 +166,7 @@ def _waiting(storage: Storage, timeline: Timeline) -> Instant | None:
     """A pending plan that can be executed. One that is removable is executed once at most."""
     for plan in timeline.pending(Action.LOGCOMPACTION):
         is_begun = plan.state is State.INFLIGHT
-        if not (is_begun and REMOVABLE in load_compaction_plan(storage, plan).extra):
+        if not (is_begun and REMOVABLE_KEY in load_compaction_plan(storage, plan).extra):
             return plan
     return None
 
@@ -160,14 +204,18 @@ def _run_log_compaction(
         on_rerun=table.write_options.on_rerun,
     )
     standing = _standing(table.storage, begun, plan)
-    texts = engine.run(work, standing, Stage("folding logs", measure_log_compaction))
+    left = CompactionPlan(plan.operations).groups() - CompactionPlan(standing).groups()
+    texts = engine.run(work, standing, Stage("folding logs", measure_rewrite))
     return commit_write(
         table,
         begun,
         tuple(map(decode_accepted, texts)),
         run=work.run,
         operation=LOG_COMPACT,
-        extra={SCHEMA_KEY: load_avro_schema(table.storage, timeline, table.config)},
+        extra={
+            SCHEMA_KEY: load_avro_schema(table.storage, timeline, table.config),
+            **commit_extra(plan.extra, at, dropped=(partition for partition, _ in left)),
+        },
         compacted=True,
     )
 
@@ -195,16 +243,6 @@ def _is_latest(operation: CompactionOperation, groups: Iterable[FileGroup]) -> b
     base = latest.base.name if latest.base else None
     logs = {format_log_file(log.name) for log in latest.logs}
     return (str(base) if base else None) == operation.base_file and logs >= {*operation.log_files}
-
-
-def measure_log_compaction(text: str) -> Measure:
-    """What the text of a folded slice says was written: all rows of the new log."""
-    stats = [status.stat for status in decode_accepted(text).statuses]
-    return Measure(
-        rows=sum(stat.writes for stat in stats),
-        files=len(stats),
-        bytes=sum(stat.size for stat in stats),
-    )
 
 
 @dataclass(frozen=True, slots=True)

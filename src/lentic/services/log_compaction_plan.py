@@ -11,13 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Set
 
 from lentic.format.plans import CompactionPlan
+from lentic.format.removable import REMOVABLE_KEY
 from lentic.format.times import is_upto
-from lentic.services.compaction_plan import plan_operation
+from lentic.services.compaction_plan import partitions_left, plan_operation
 from lentic.txn.conflicts import Group
 from lentic.view.files import FileGroup, FileSlice, LogFile
-
-REMOVABLE = "lentic.plan.removable"
-"""Where the extra map of a plan says that the plan goes when its execution fails."""
 
 _COMPACTOR = "org.apache.hudi.table.action.compact.LogCompactionExecutionHelper"
 
@@ -33,17 +31,19 @@ def plan_log_compaction(
     """Fold the logs of every latest slice with `threshold` logs or more that are not folded.
 
     `planned` groups are in other plans. Slices with partial rows are left out (`records.fold`); a
-    log is only asked about if it is to be folded.
+    log is only asked about if it is to be folded. Partitions with slices in other plans are named
+    as missing.
     """
-    parts = [
-        group.latest
-        for group in groups
-        if len(unfolded_logs(group.latest)) >= threshold
-        and (group.id.partition, group.id.file_id) not in planned
-        and not any(map(is_partial, unfolded_logs(group.latest)))
-    ]
-    extra = {REMOVABLE: "true"} if removable else {}
-    return CompactionPlan(tuple(map(plan_operation, parts)), extra, _COMPACTOR)
+    found = [g.latest for g in groups if len(unfolded_logs(g.latest)) >= threshold]
+    free = [part for part in found if (part.group.partition, part.group.file_id) not in planned]
+    busy = [part for part in found if part not in free]
+    parts = [part for part in free if not any(map(is_partial, unfolded_logs(part)))]
+    return CompactionPlan(
+        operations=tuple(map(plan_operation, parts)),
+        extra={REMOVABLE_KEY: "true"} if removable else {},
+        compactor=_COMPACTOR,
+        missing=partitions_left(busy, ()),
+    )
 
 
 def unfolded_logs(part: FileSlice) -> tuple[LogFile, ...]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
+from lentic.coordination.heartbeat import Pulse
 from lentic.format import layout
 from lentic.format.names import Action, requested_at_of
 from lentic.format.times import RequestedAt
@@ -37,12 +38,16 @@ def sweep_orphans(table: OpenTable) -> tuple[str, ...]:
     return orphans
 
 
+def orphan_age_ms(pulse: Pulse) -> int:
+    """How old an orphan must be before it is swept."""
+    return max(_AGE_MS_MIN, 2 * pulse.ttl_ms)
+
+
 def list_orphans(table: OpenTable) -> tuple[str, ...]:
     """The orphans that are older than an hour and than two times to live of a heartbeat."""
     storage = table.storage
     listed = [file for file in storage.walk("") if _is_data_file(file)]
-    age_ms = max(_AGE_MS_MIN, 2 * table.pulse.ttl_ms)
-    old = _older_than(storage, listed, age_ms) if listed else []
+    old = _older_than(storage, listed, orphan_age_ms(table.pulse)) if listed else []
     if not old:
         return ()
     marked = markers.list_marked(storage)

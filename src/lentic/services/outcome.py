@@ -21,4 +21,11 @@ class AlreadyCommitted:
     instant: Instant
 
 
-Outcome = Committed | AlreadyCommitted
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """The plan was cancelled and has ended: no row was changed, nothing of it is left."""
+
+    instant: Instant
+
+
+Outcome = Committed | AlreadyCommitted | Aborted

@@ -2,121 +2,164 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-
-from lentic.coordination.heartbeat import load_heartbeat
-from lentic.errors import Corrupt
+from lentic.coordination.heartbeat import heartbeat_owner, load_heartbeat
+from lentic.errors import Corrupt, MissingFile
 from lentic.format import layout
-from lentic.format.names import Action, State
-from lentic.format.times import RequestedAt, parse_epoch_ms
-from lentic.timeline.instant import Instant
-from lentic.timeline.reader import load_is_removable, load_rollback_target, load_timeline
+from lentic.format.cancellable import Cancellation
+from lentic.format.names import Action
+from lentic.format.times import RequestedAt, is_before, parse_epoch_ms
+from lentic.services.pending import (
+    CancelState,
+    PendingPlan,
+    Standing,
+    judge_cancellation,
+    judge_plan,
+)
+from lentic.services.protected import compaction_inputs
+from lentic.storage.base import Storage
+from lentic.timeline.cancel_requests import load_cancel_request
+from lentic.timeline.instant import PLANS, Instant
+from lentic.timeline.reader import (
+    load_clean_plan,
+    load_clustering_claim,
+    load_clustering_plan,
+    load_compaction_plan,
+    load_is_removable,
+    load_restore_plan,
+    load_rollback_plan,
+    load_rollback_target,
+    load_timeline,
+)
 from lentic.timeline.timeline import Timeline
 from lentic.txn.transaction import OpenTable
 
-PLANS = (
-    Action.COMPACTION,
-    Action.LOGCOMPACTION,
-    Action.CLUSTERING,
-    Action.CLEAN,
-    Action.ROLLBACK,
-    Action.RESTORE,
-)
-_EXECUTED_ALONE = (Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING)
-
-
-@dataclass(frozen=True, slots=True)
-class PendingPlan:
-    """One plan that has not ended. Ages are in seconds, by this machine's clock."""
-
-    requested_at: RequestedAt
-    action: Action
-    state: State
-    removable: bool
-    owner: str
-    """Who executes it, `host:pid`; "" if nobody does."""
-    age_s: float
-    heartbeat_age_s: float | None
-    """Since its executor's last sign of life; None if there is none."""
-    blockers: tuple[str, ...]
-    next_step: str
+_PLANNED = (*sorted(PLANS), Action.CLEAN, Action.ROLLBACK, Action.RESTORE)
+_PARTITIONS_MEASURED = 100
 
 
 def list_plans(table: OpenTable) -> tuple[PendingPlan, ...]:
     """Every plan that is pending, oldest first."""
     timeline = load_timeline(table.storage)
-    return tuple(_plan(table, timeline, instant) for instant in timeline.pending(*PLANS))
+    return tuple(load_plan(table, timeline, plan) for plan in timeline.pending(*_PLANNED))
 
 
-def _plan(table: OpenTable, timeline: Timeline, instant: Instant) -> PendingPlan:
-    storage, at = table.storage, instant.requested_at
-    removable = instant.action in _EXECUTED_ALONE and load_is_removable(storage, instant)
-    heartbeat_age_s = _heartbeat_age_s(table, at)
-    owner = heartbeat_owner(load_heartbeat(storage, at)) if heartbeat_age_s is not None else ""
-    blockers, next_step = _judge(table, timeline, instant, owner, heartbeat_age_s, removable)
+def is_planned(instant: Instant) -> bool:
+    """Whether an instant works by a plan."""
+    return instant.action in _PLANNED
+
+
+def load_plan(table: OpenTable, timeline: Timeline, plan: Instant) -> PendingPlan:
+    """One pending plan, and what may be done about it."""
+    storage, at = table.storage, plan.requested_at
+    files = _load_files(storage, plan)
+    now = load_standing(table, timeline, plan)
+    blockers, step = judge_plan(now)
+    folders = {path.rpartition("/")[0] for path in files}
     return PendingPlan(
         requested_at=at,
-        action=instant.action,
-        state=instant.state,
-        removable=removable,
-        owner=owner,
-        age_s=_age_s(table, at),
-        heartbeat_age_s=heartbeat_age_s,
+        action=plan.action,
+        state=plan.state,
+        removable=now.removable,
+        owner=now.owner,
+        age_s=age_s(table, at),
+        heartbeat_age_s=now.heartbeat_age_s,
+        partitions=len(folders),
+        files=len(files),
+        bytes=_measure(storage, files) if len(folders) <= _PARTITIONS_MEASURED else None,
+        cancellation=now.cancellation,
         blockers=blockers,
-        next_step=next_step,
+        next_step=step.python,
+        next_command=step.shell,
     )
 
 
-def _judge(
-    table: OpenTable,
-    timeline: Timeline,
-    plan: Instant,
-    owner: str,
-    heartbeat_age_s: float | None,
-    removable: bool,
-) -> tuple[tuple[str, ...], str]:
-    """What stands in the way of the plan, and what may be done about it."""
-    ttl_s = table.pulse.ttl_ms / 1000
-    if heartbeat_age_s is not None and heartbeat_age_s < ttl_s:
-        said = f"{owner} executes it; its last sign of life is {heartbeat_age_s:.0f} s old"
-        return (said,), f"wait; it can be taken over {ttl_s:g} s after the last sign of life"
-    blockers: list[str] = []
-    if heartbeat_age_s is not None:
-        blockers.append(f"{owner} began it and was last seen {heartbeat_age_s:.0f} s ago")
+def load_standing(table: OpenTable, timeline: Timeline, plan: Instant) -> Standing:
+    """Who is at a plan, who undoes it, who cancelled it."""
+    storage, at = table.storage, plan.requested_at
+    heartbeat = heartbeat_age_s(table, at)
     undone_by = [
         rollback
         for rollback in timeline.pending(Action.ROLLBACK)
-        if load_rollback_target(table.storage, rollback) == plan.requested_at
+        if load_rollback_target(storage, rollback) == at
     ]
-    blockers += [f"{rollback} undoes it" for rollback in undone_by]
-    if removable and (undone_by or plan.state is State.INFLIGHT):
-        blockers.append("it is removable and was begun: it cannot be executed again")
-        return tuple(blockers), f't.rollback("{plan.requested_at}"), or t.clean() when it is older'
-    if plan.action in (Action.ROLLBACK, Action.RESTORE):
-        return tuple(blockers), "t.clean() finishes it, and so does the next write"
-    return tuple(blockers), f't.execute("{plan.requested_at}")'
+    return Standing(
+        root=storage.root,
+        plan=plan,
+        owner="" if heartbeat is None else heartbeat_owner(load_heartbeat(storage, at)),
+        heartbeat_age_s=heartbeat,
+        ttl_s=table.pulse.ttl_ms / 1000,
+        removable=plan.action in PLANS and load_is_removable(storage, plan),
+        undone_by=tuple(undone_by),
+        cancellation=_load_cancel_state(table, timeline, plan),
+    )
 
 
-def heartbeat_owner(content: bytes) -> str:
-    """Who gives the signs of life, if they are ours; Apache Hudi's say nothing."""
+def _load_cancel_state(table: OpenTable, timeline: Timeline, plan: Instant) -> CancelState:
+    """Nothing of a plan that does not read: whoever executes it is told."""
+    if plan.action is not Action.CLUSTERING:
+        return CancelState()
+    at = plan.requested_at
+    request = load_cancel_request(table.storage, at)
     try:
-        fields = json.loads(content)
-        return f"{fields['host']}:{fields['pid']}"
-    except (ValueError, KeyError, TypeError):
-        return "another engine"
+        said = load_clustering_claim(table.storage, plan).cancellation
+    except (Corrupt, MissingFile):
+        said = Cancellation()
+    return judge_cancellation(
+        said,
+        (request.by, request.why) if request else None,
+        age_s=age_s(table, at),
+        writes=sum(
+            1 for w in timeline.writes() if w.completed_at and is_before(at, w.completed_at)
+        ),
+    )
 
 
-def _heartbeat_age_s(table: OpenTable, at: RequestedAt) -> float | None:
+def heartbeat_age_s(table: OpenTable, at: RequestedAt) -> float | None:
+    """How old the last sign of life of an instant is; None if there is none."""
     found = table.storage.info(layout.heartbeat(at))
     if found is None:
         return None
     return max(0.0, (table.world.clock.now_ms() - found.modified_ms) / 1000)
 
 
-def _age_s(table: OpenTable, at: RequestedAt) -> float:
+def age_s(table: OpenTable, at: RequestedAt) -> float:
+    """How long ago an instant was requested; 0 where its time tells nothing."""
     try:
         begun_ms = parse_epoch_ms(at, table.config.zone)
     except Corrupt:  # another engine's time, such as a metadata table's
         return 0.0
     return max(0.0, (table.world.clock.now_ms() - begun_ms) / 1000)
+
+
+# --- what a plan names --------------------------------------------------------------------------
+
+
+def _load_files(storage: Storage, plan: Instant) -> frozenset[str]:
+    """Every data file that the plan names. None of one that does not read: it has to be shown all
+    the same, and whoever executes it is told."""
+    try:
+        return _named_files(storage, plan)
+    except (Corrupt, MissingFile):
+        return frozenset()
+
+
+def _named_files(storage: Storage, plan: Instant) -> frozenset[str]:
+    match plan.action:
+        case Action.COMPACTION | Action.LOGCOMPACTION:
+            return compaction_inputs(load_compaction_plan(storage, plan))
+        case Action.CLUSTERING:
+            groups = load_clustering_plan(storage, plan).groups
+            return frozenset(path for g in groups for part in g.slices for path in part.paths)
+        case Action.CLEAN:
+            return frozenset(load_clean_plan(storage, plan).files)
+        case Action.ROLLBACK:
+            return frozenset(load_rollback_plan(storage, plan).files)
+        case _:
+            named = (load_restore_plan(storage, plan).files or {}).values()
+            return frozenset(path for paths in named for path in paths)
+
+
+def _measure(storage: Storage, paths: frozenset[str]) -> int:
+    folders = {path.rpartition("/")[0] for path in paths}
+    listed = (file for folder in folders for file in storage.list_files(folder))
+    return sum(file.size for file in listed if file.path in paths)

@@ -22,12 +22,22 @@ _COMPACTIONS = (Action.COMPACTION, Action.LOGCOMPACTION)
 
 def load_protected(storage: Storage, timeline: Timeline) -> frozenset[str]:
     """Every file that a pending plan or a savepoint of the timeline names."""
-    return frozenset().union(
-        *(_compaction_inputs(storage, plan) for plan in timeline.pending(*_COMPACTIONS)),
-        *(_clustering_inputs(storage, plan) for plan in timeline.pending(Action.CLUSTERING)),
-        *(_clustering_inputs(storage, plan) for plan in timeline.pending(Action.REPLACECOMMIT)),
-        *(_savepoint_files(storage, held) for held in timeline.completed(Action.SAVEPOINT)),
-    )
+    return frozenset(load_holders(storage, timeline))
+
+
+def load_holders(storage: Storage, timeline: Timeline) -> dict[str, tuple[Instant, ...]]:
+    """By file, the pending plans and the savepoints of the timeline that name it."""
+    held: dict[str, tuple[Instant, ...]] = {}
+    for load, holders in (
+        (_compaction_inputs, timeline.pending(*_COMPACTIONS)),
+        (_clustering_inputs, timeline.pending(Action.CLUSTERING)),
+        (_clustering_inputs, timeline.pending(Action.REPLACECOMMIT)),
+        (_savepoint_files, timeline.completed(Action.SAVEPOINT)),
+    ):
+        for holder in holders:
+            for path in load(storage, holder):
+                held[path] = (*held.get(path, ()), holder)
+    return held
 
 
 def list_half_saved(timeline: Timeline, files: TableFiles) -> frozenset[str]:

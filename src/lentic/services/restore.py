@@ -16,9 +16,9 @@ from lentic.format.times import RequestedAt
 from lentic.services.past_state import find_write, load_state
 from lentic.services.restoring import execute_restore, finish_restores
 from lentic.services.savepoint import load_savepoints
-from lentic.services.undo_completed import PLANS, load_files_of
+from lentic.services.undo_completed import load_files_of
 from lentic.timeline.history import load_history
-from lentic.timeline.instant import WRITES, Instant
+from lentic.timeline.instant import PLANS, WRITES, Instant
 from lentic.timeline.reader import load_restore_plan
 from lentic.timeline.timeline import Timeline
 from lentic.txn.transaction import OpenTable, Transaction, transaction
@@ -40,7 +40,7 @@ def restore_table(table: OpenTable, at: RequestedAt) -> Instant:
 def plan_undone(timeline: Timeline, point: Instant) -> tuple[Instant, ...]:
     """What must go for the table to be as right after `point`: first what is pending, then what
     completed later, the last first."""
-    pending = timeline.pending(*sorted(WRITES), *PLANS)
+    pending = timeline.pending(*sorted(WRITES | PLANS))
     later = (i for i in timeline.writes() if str(i.completed_at) > str(point.completed_at))
     return (*reversed(pending), *reversed(tuple(later)))
 

@@ -109,7 +109,7 @@ def sweep_markers(table: OpenTable) -> Timeline:
         return timeline
     _sweep_archived(table, {at for at in marked - active if at <= edge})
     done = timeline.completions().keys()
-    undone = _list_undone(storage, timeline)
+    undone = _list_undone(storage, timeline) | {i.requested_at for i in timeline.aborted()}
     undone |= {at for at, _ in load_restored(storage, timeline.completed(Action.RESTORE))}
     undone &= marked - pending - done
     if undone:  # of a plan perhaps one execution alone; another may have completed it since
@@ -252,12 +252,18 @@ def _undo_execution(table: OpenTable, undo: Undo, *, removes: bool) -> None:
         # Only here it is certain: deleting is not fenced, and a sleeper's may have come too late.
         is_gone = txn.timeline.find(plan) is None
     if is_gone:
-        finalize_empty(storage, at)
-        _delete_announced(table, at)
-        markers.remove_markers(storage, at)
-        completion.remove_completions(storage, at, keep_finalized=True)
+        remove_traces(table, at)
         end_heartbeat(storage, at)
         remove_guards(storage, at)
+
+
+def remove_traces(table: OpenTable, at: RequestedAt) -> None:
+    """Delete all that any attempt at a plan announced, once the plan has ended without completing;
+    attempts that still run find that nothing may be added."""
+    finalize_empty(table.storage, at)
+    _delete_announced(table, at)
+    markers.remove_markers(table.storage, at)
+    completion.remove_completions(table.storage, at, keep_finalized=True)
 
 
 def _complete(txn: Transaction, undo: Undo, files: tuple[str, ...]) -> bool:

@@ -18,14 +18,12 @@ from lentic.format.times import RequestedAt
 from lentic.services.past_state import just_before, load_state
 from lentic.services.rollback import Undo, execute_undo, plan_undo
 from lentic.services.savepoint import load_savepoints
-from lentic.timeline.instant import WRITES, Instant
+from lentic.timeline.cancel_requests import is_cancelled
+from lentic.timeline.instant import PLANS, WRITES, Instant
 from lentic.timeline.reader import load_commit_metadata, load_named_files, load_timeline
 from lentic.txn.transaction import OpenTable, Transaction, transaction
 from lentic.write import markers
 from lentic.write.commit import ensure_metadata_table_true
-
-PLANS = (Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING)
-"""Actions whose plans wait to be executed, and name the files they will read."""
 
 
 def roll_back_instant(table: OpenTable, at: RequestedAt) -> Instant:
@@ -50,10 +48,18 @@ def roll_back_instant(table: OpenTable, at: RequestedAt) -> Instant:
 
 def _find_target(txn: Transaction, at: RequestedAt) -> Instant:
     named = [i for i in txn.timeline.instants if i.requested_at == at]
+    root = txn.table.storage.root
     for instant in named:
+        if instant.is_aborted or (instant.is_pending and is_cancelled(txn.table.storage, at)):
+            ended = "was cancelled and has ended" if instant.is_aborted else "was cancelled"
+            raise InstantCancelled(
+                f"{instant} {ended}: it ends as aborted, not by a rollback.",
+                where=root,
+                safe="nothing was changed by this call; no row of it is or will be visible",
+                next_step=f"lentic abort {root} {at}",
+            )
         if instant.action in WRITES or instant.action in PLANS:
             return instant
-    root = txn.table.storage.root
     if named:
         raise Refused(
             f"{named[0]} changes no row, so that there is nothing to roll back.",

@@ -10,14 +10,21 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 
 from lentic.format import layout
-from lentic.format.names import Action
+from lentic.format.names import (
+    Action,
+    State,
+    completed_action,
+    parse_instant_file,
+    requested_at_of,
+)
+from lentic.format.times import RequestedAt
 from lentic.services.savepoint import load_savepoints
 from lentic.storage.base import Storage
 from lentic.timeline.reader import load_commit_metadata, load_timeline
 from lentic.timeline.timeline import Timeline
 from lentic.view.files import FileGroup
 from lentic.view.listing import load_table_files
-from lentic.view.table_view import gone_paths
+from lentic.view.table_view import TableFiles, gone_paths
 
 
 def verify_table(storage: Storage) -> list[str]:
@@ -31,7 +38,23 @@ def verify_table(storage: Storage) -> list[str]:
         *(f"{path} holds current rows and is not there" for path in gone_paths(groups)),
         *_check_sizes(storage, timeline, {file.path: file.size for file in files.files}),
         *_check_savepoints(storage, timeline, {file.path for file in files.files}),
-        *_check_leftovers(storage, timeline),
+        *_check_ends(storage),
+        *_check_promises(storage, timeline),
+    ]
+
+
+def verify_listed(storage: Storage, timeline: Timeline, files: TableFiles) -> list[str]:
+    """The same, as far as some partitions show it: those of which `files` were listed."""
+    groups = files.groups()
+    present = {file.path for file in files.files}
+    return [
+        *_check_times(timeline),
+        *_check_slices(groups),
+        *(f"{path} holds current rows and is not there" for path in gone_paths(groups)),
+        *_check_written(files),
+        *_check_savepoints(storage, timeline, present, files.partitions),
+        *_check_ends(storage),
+        *_check_promises(storage, timeline),
     ]
 
 
@@ -59,16 +82,44 @@ def _check_sizes(storage: Storage, timeline: Timeline, present: Mapping[str, int
                 yield f"{stat.path} has {size} bytes, {instant} says {stat.size}"
 
 
-def _check_savepoints(storage: Storage, timeline: Timeline, present: Set[str]) -> Iterator[str]:
-    """P17. What a savepoint protects is there."""
+def _check_written(files: TableFiles) -> Iterator[str]:
+    """The same from the writes that were loaded with the files."""
+    for file in files.files:
+        at = requested_at_of(file.name)
+        write = files.writes.get(at) if at else None
+        size = write.sizes.get(file.path, file.size) if write else file.size
+        if size != file.size:
+            yield f"{file.path} has {file.size} bytes, {at} says {size}"
+
+
+def _check_savepoints(
+    storage: Storage,
+    timeline: Timeline,
+    present: Set[str],
+    partitions: Set[str] | None = None,
+) -> Iterator[str]:
+    """P17. What a savepoint protects is there, in these partitions or in all."""
     for savepoint in load_savepoints(storage, timeline):
         for path in sorted(savepoint.files - present):
-            yield f"{path} is protected by {savepoint.instant} and is not there"
+            if partitions is None or path.rpartition("/")[0] in partitions:
+                yield f"{path} is protected by {savepoint.instant} and is not there"
 
 
-def _check_leftovers(storage: Storage, timeline: Timeline) -> Iterator[str]:
-    """What a protocol keeps for an instant goes when the instant has ended."""
-    ended = {str(instant.requested_at) for instant in timeline.completed()}
+def _check_promises(storage: Storage, timeline: Timeline) -> Iterator[str]:
+    """R3: what was asked to end never completes. That of an aborted plan goes with a clean."""
+    completed = {str(instant.requested_at) for instant in timeline.completed()}
     for file in storage.list_files(layout.CANCEL):
-        if file.name in ended:
+        if file.name in completed:
             yield f"{file.name} is completed, and its cancellation is still asked for"
+
+
+def _check_ends(storage: Storage) -> Iterator[str]:
+    """An instant ends once: completed, or aborted."""
+    files = filter(None, (parse_instant_file(f.name) for f in storage.list_files(layout.TIMELINE)))
+    ends: dict[RequestedAt, set[State]] = {}
+    for file in files:
+        if file.state is State.ABORTED or file.action is completed_action(Action.CLUSTERING):
+            ends.setdefault(file.requested_at, set()).add(file.state)
+    for at, states in sorted(ends.items()):
+        if {State.ABORTED, State.COMPLETED} <= states:
+            yield f"{at} is both completed and aborted"

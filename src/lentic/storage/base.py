@@ -100,6 +100,14 @@ class Storage(Protocol):
         """
 
 
+class FolderStorage(Storage, Protocol):
+    """A storage in which one can look for tables."""
+
+    def list_folders(self, directory: str) -> list[str]:
+        """The folders directly in `directory` that hold anything, sorted, as paths; none if there
+        is no such directory."""
+
+
 class ConditionalStorage(Storage, Protocol):
     """A storage that can also change a file on the condition that nobody else has."""
 

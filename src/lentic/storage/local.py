@@ -20,18 +20,21 @@ import errno
 import io
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from lentic.errors import InvalidPath, MissingFile, StorageError
 from lentic.storage.base import FileInfo, checked_directory, checked_path
+
+T = TypeVar("T")
 
 _FILE_MODE = 0o664  # less the umask; never writable by everybody
 _DIRECTORY_MODE = 0o775
 _READ_BUFFER_BYTES = 64 * 1024
 _WRITE_BUFFER_BYTES = 256 * 1024
+_DIRECTORY_TRIES = 10
 
 # What an operator can do, by cause. Anything else is explained by its own text.
 _GIVE_ACCESS = "give this user access to the file and its directory, then repeat the call"
@@ -83,6 +86,9 @@ class LocalStorage:
             key=lambda info: info.path,
         )
 
+    def list_folders(self, directory: str) -> list[str]:
+        return sorted(entry for entry in self._entries(directory) if isinstance(entry, str))
+
     def walk(self, directory: str) -> list[FileInfo]:
         found: list[FileInfo] = []
         waiting = [directory]
@@ -96,33 +102,16 @@ class LocalStorage:
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         with _reported("create", path):
-            target = self._ready_for(path)
-            if _is_file_there(target, path):
-                return False  # spares the loser of an old race the write
-            with _temporary_file(target, data) as temporary:
-                _drop_checksum(target)
-                try:
-                    os.link(temporary, target, follow_symlinks=False)
-                except FileExistsError:
-                    _is_file_there(target, path)
-                    return False
-            _sync_directory(os.path.dirname(target))
-        return True
+            return self._make_file(path, lambda target: _link_if_absent(target, path, data))
 
     def replace(self, path: str, data: bytes) -> None:
         with _reported("write", path):
-            target = self._ready_for(path)
-            with _temporary_file(target, data) as temporary:
-                _drop_checksum(target)
-                os.replace(temporary, target)
-            _sync_directory(os.path.dirname(target))
+            self._make_file(path, lambda target: _put_in_place(target, data))
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[IO[bytes]]:
         with _reported("create", path):
-            target = self._ready_for(path)
-            _drop_checksum(target)
-            handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE)
+            target, handle = self._make_file(path, _open_new)
         raw = _Output(handle, path)
         file = io.BufferedWriter(raw, _WRITE_BUFFER_BYTES)
         try:
@@ -186,6 +175,17 @@ class LocalStorage:
     def _existing(self, path: str) -> str:
         """The absolute path of a file to read, every link resolved."""
         return self._inside(checked_path(path))
+
+    def _make_file(self, path: str, make: Callable[[str], T]) -> T:
+        """What `make` gives for the absolute path of a file to write.
+
+        Another process may take the directory for one that nobody needs (`prune`) before there is
+        anything in it. A store without directories knows no such thing, so then it is made again.
+        """
+        for _ in range(_DIRECTORY_TRIES):
+            with suppress(FileNotFoundError):
+                return make(self._ready_for(path))
+        return make(self._ready_for(path))
 
     def _ready_for(self, path: str) -> str:
         """The absolute path of a file to write, its directory resolved and made if need be."""
@@ -271,6 +271,39 @@ def _is_file_there(target: str, path: str) -> bool:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     return True
+
+
+def _link_if_absent(target: str, path: str, data: bytes) -> bool:
+    if _is_file_there(target, path):
+        return False  # spares the loser of an old race the write
+    with _temporary_file(target, data) as temporary:
+        _drop_checksum(target)
+        try:
+            os.link(temporary, target, follow_symlinks=False)
+        except FileExistsError:
+            _is_file_there(target, path)
+            return False
+    _sync_new(target)
+    return True
+
+
+def _put_in_place(target: str, data: bytes) -> None:
+    with _temporary_file(target, data) as temporary:
+        _drop_checksum(target)
+        os.replace(temporary, target)
+    _sync_new(target)
+
+
+def _open_new(target: str) -> tuple[str, int]:
+    _drop_checksum(target)
+    return target, os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE)
+
+
+def _sync_new(target: str) -> None:
+    """Make the name of a new file durable. Without its directory the file has gone, too, and must
+    not be made again: somebody saw and deleted it."""
+    with suppress(FileNotFoundError):
+        _sync_directory(os.path.dirname(target))
 
 
 @contextmanager

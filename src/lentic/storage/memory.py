@@ -68,6 +68,11 @@ class MemoryStorage:
         directory = checked_directory(directory)
         return self._list(lambda path: path.rpartition("/")[0] == directory)
 
+    def list_folders(self, directory: str) -> list[str]:
+        prefix = f"{checked_directory(directory)}/" if directory else ""
+        below = (file.path.removeprefix(prefix) for file in self.walk(directory))
+        return sorted({prefix + path.partition("/")[0] for path in below if "/" in path})
+
     def walk(self, directory: str) -> list[FileInfo]:
         prefix = f"{checked_directory(directory)}/" if directory else ""
         return self._list(lambda path: path.startswith(prefix))

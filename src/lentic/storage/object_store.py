@@ -98,6 +98,12 @@ class ObjectStorage:
             found = obstore.list_with_delimiter(self._store(), prefix)["objects"]
         return sorted(map(_file_info, found), key=lambda info: info.path)
 
+    def list_folders(self, directory: str) -> list[str]:
+        prefix = checked_directory(directory) or None
+        with self._reported("list", directory or self.root):
+            found = obstore.list_with_delimiter(self._store(), prefix)["common_prefixes"]
+        return sorted(path.rstrip("/") for path in found)
+
     def walk(self, directory: str) -> list[FileInfo]:
         prefix = checked_directory(directory) or None
         with self._reported("list", directory or self.root):

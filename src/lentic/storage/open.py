@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from lentic.errors import ConfigError
-from lentic.storage.base import Storage
+from lentic.storage.base import FolderStorage
 from lentic.storage.local import LocalStorage
 from lentic.storage.object_store import ObjectStorage
 
@@ -15,7 +15,7 @@ _OBJECT_SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "memory")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
-def open_storage(path: str, options: Mapping[str, str]) -> Storage:
+def open_storage(path: str, options: Mapping[str, str]) -> FolderStorage:
     """The storage at `path`: a local directory, `file://…`, or the URL of an object store.
 
     `options` are for the object store (endpoint, region, credentials). Nothing is contacted yet.

@@ -24,8 +24,9 @@ def check_table(storage: Storage) -> list[str]:
 
 
 def list_leftovers(storage: Storage) -> list[str]:
-    """Data files no completed write names, markers, and what attempts and driver agreed on. None
-    should be left once a later write has cleaned up after a crash.
+    """Data files no completed write names, markers, requests to cancel plans that have ended, and
+    what attempts and driver agreed on. None should be left once a later write, or a clean, has
+    cleaned up after a crash.
 
     The finalize marker of an instant that has ended is none: it stays for attempts that wake up
     late.
@@ -36,12 +37,14 @@ def list_leftovers(storage: Storage) -> list[str]:
         if instant.action in WRITES:
             named |= decode_write(content, instant, f"{layout.HISTORY} {instant}").paths()
     pending = {layout.finalized(i.requested_at) for i in timeline.pending()}
+    cancellable = {layout.cancel_request(i.requested_at) for i in timeline.pending()}
     return [
         file.path
         for file in storage.walk("")
         if file.path.startswith(layout.TEMP + "/")
         or (file.path.startswith(layout.COMPLETIONS + "/") and not _is_finalize_marker(file))
         or file.path in pending
+        or (file.directory == layout.CANCEL and file.path not in cancellable)
         or (requested_at_of(file.name) and file.path not in named and not _is_archive(file))
     ]
 

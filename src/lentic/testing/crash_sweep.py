@@ -34,9 +34,11 @@ class Scene:
     epoch: int = 0
     last_time: str = ""
 
-    def stage(self, seed: int = 0) -> tuple[Simulation, SimLock]:
+    def stage(
+        self, seed: int = 0, *, jump_ms_max: int = 1000, steps_max: int = 100_000
+    ) -> tuple[Simulation, SimLock]:
         """A new simulation that finds the scene as it was left."""
-        sim = Simulation(seed)
+        sim = Simulation(seed, jump_ms_max=jump_ms_max, steps_max=steps_max)
         lock = sim.lock()
         sim.now_ms, lock.epoch, lock.last_time = self.now_ms, self.epoch, self.last_time
         for path, data in self.files:

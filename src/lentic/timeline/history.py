@@ -99,6 +99,19 @@ def load_archived_after(storage: Storage, after: str) -> History:
     )
 
 
+def load_archived_last(storage: Storage, action: Action, count: int) -> History:
+    """The last `count` instants of an action that were archived, by requested time."""
+
+    def load(now: Snapshot) -> History:
+        files = (now.open(storage, file) for file in now.files)
+        times = (own for file in files for group in file.times() for own in group)
+        newest = sorted((t.requested_at for t in times if t.action is action), reverse=True)
+        wanted = {*newest[:count]}
+        return _load(storage, now, lambda own: own.action is action and own.requested_at in wanted)
+
+    return look_at_history(storage, load)
+
+
 def load_archived_content(storage: Storage, instant: Instant) -> bytes | None:
     """The content of the completed file of an archived instant; None if it is not archived."""
     found = load_archived(storage, {instant.requested_at}).contents

@@ -37,6 +37,7 @@ from lentic.format.lsm import (
 )
 from lentic.format.names import Action, State, completed_action, parse_instant_file
 from lentic.storage.base import FileInfo, Storage
+from lentic.timeline.aborted_history import encode_aborted, load_aborted
 from lentic.timeline.history import find_archived, look_at_history
 from lentic.timeline.instant import Instant
 from lentic.timeline.store import decide
@@ -85,8 +86,15 @@ def _archive(storage: Storage, held: Held, instants: Sequence[Instant], batch: i
     number = _newest(storage)
     held.ensure_held()
     storage.replace(layout.HISTORY_VERSION, str(number).encode())
-    remove_archived(storage, held, [f.path for i in instants for f in active[i]])
+    remove_gone(storage, held, [f.path for i in instants for f in active[i]])
     _sweep(storage, held, number)
+
+
+def archive_aborted(storage: Storage, held: Held, instants: Sequence[Instant]) -> None:
+    """Take aborted plans off the active timeline, after the list of such plans names them."""
+    held.ensure_held()
+    storage.replace(layout.ABORTED, encode_aborted((*load_aborted(storage), *instants)))
+    remove_gone(storage, held, [layout.timeline_file(i.file_name) for i in instants])
 
 
 def _newest(storage: Storage) -> int:
@@ -95,8 +103,8 @@ def _newest(storage: Storage) -> int:
     return max(filter(None, map(parse_manifest_name, names)), default=0)
 
 
-def remove_archived(storage: Storage, held: Held, paths: Iterable[str]) -> None:
-    """Delete files of the active timeline whose instants are archived, completed ones last."""
+def remove_gone(storage: Storage, held: Held, paths: Iterable[str]) -> None:
+    """Delete files of the active timeline whose instants are gone, completed ones last."""
     for path in sorted(paths, key=_is_completed):
         held.ensure_held()
         storage.delete(path)

@@ -3,16 +3,18 @@
     (nothing) --request--> REQUESTED --start--> INFLIGHT --complete--> COMPLETED
                                |                    |
                                +------ remove ------+----> (nothing), after a rollback
+                               |                    |
+                               +------ abort -------+----> ABORTED, a clustering that was cancelled
 
     a savepoint:  (nothing) --save--> INFLIGHT --complete--> COMPLETED --remove--> (nothing)
     a completed write that a published rollback or restore undoes:  COMPLETED --hide--> INFLIGHT
 
-`timeline.store` performs each transition and nothing else does. Otherwise COMPLETED is terminal:
-whoever holds the lock first hides what was decided to be undone, so that no transaction sees a
-write whose files are going, and one that was hidden never completes again (R1). A compaction
-completes under the name of a commit (`names.completed_action`), so an instant is identified by its
-requested time together with the action it completes as; a savepoint shares its requested time with
-the commit it protects.
+`timeline.store` performs each transition and nothing else does. ABORTED is terminal and changed no
+row; so is COMPLETED otherwise: whoever holds the lock first hides what was decided to be undone, so
+that no transaction sees a write whose files are going, and one that was hidden never completes
+again (R1). A compaction completes under the name of a commit (`names.completed_action`), so an
+instant is identified by its requested time together with the action it completes as; a savepoint
+shares its requested time with the commit it protects.
 """
 
 from __future__ import annotations
@@ -33,9 +35,10 @@ Identity = tuple[RequestedAt, Action]
 
 _NEXT = {
     None: {State.REQUESTED},
-    State.REQUESTED: {State.INFLIGHT},
-    State.INFLIGHT: {State.COMPLETED},
+    State.REQUESTED: {State.INFLIGHT, State.ABORTED},
+    State.INFLIGHT: {State.COMPLETED, State.ABORTED},
     State.COMPLETED: set(),
+    State.ABORTED: set(),
 }
 
 
@@ -58,6 +61,10 @@ class Instant:
     @property
     def is_pending(self) -> bool:
         return self.state in (State.REQUESTED, State.INFLIGHT)
+
+    @property
+    def is_aborted(self) -> bool:
+        return self.state is State.ABORTED
 
     @property
     def identity(self) -> Identity:

@@ -11,8 +11,9 @@ from lentic.format import layout
 from lentic.format.avro import decode_container
 from lentic.format.clean import CleanPlan, decode_clean_plan
 from lentic.format.clustering_plan import (
+    ClusteringClaim,
     ClusteringPlan,
-    decode_clustered_groups,
+    decode_clustering_claim,
     decode_clustering_plan,
 )
 from lentic.format.commit_metadata import CommitMetadata, decode_commit_metadata
@@ -36,12 +37,13 @@ from lentic.format.removable import decode_is_removable
 from lentic.format.restore import RestorePlan, decode_restore_plan
 from lentic.format.times import RequestedAt, is_before
 from lentic.storage.base import Storage
+from lentic.timeline.aborted_history import load_aborted
 from lentic.timeline.history import (
     find_archived,
     load_archived_content,
     load_archived_edge,
 )
-from lentic.timeline.instant import Identity, Instant
+from lentic.timeline.instant import PLANS, Identity, Instant
 from lentic.timeline.timeline import Timeline, parse_timeline
 
 
@@ -51,24 +53,52 @@ def load_timeline(storage: Storage) -> Timeline:
 
 
 def load_active(storage: Storage) -> tuple[Timeline, tuple[str, ...]]:
-    """The active timeline, and the paths of files there whose instant is archived (R13).
+    """The active timeline, and the paths of files there that are not part of it any more (R13).
 
-    Such files are left where an archival died or is at it, or come back where somebody who lost the
-    lock wakes and creates what another has created for it long before. They are not part of the
-    timeline: with some of its files gone an instant that completed would look pending.
+    These are earlier states of aborted plans, left where an abort died; files of instants that are
+    archived, left where an archival died or is at it; and what comes back where somebody who lost
+    the lock wakes and creates what another has created for it long before. With some of its files
+    gone an instant that completed would look pending, and a plan of which nobody knows what it says
+    could be neither executed nor undone.
     """
     names = [file.name for file in storage.list_files(layout.TIMELINE)]
     timeline = parse_timeline(names, where=layout.TIMELINE)
+    left = _without_plan(timeline, frozenset(names))
     doubtful = _incomplete(timeline, names)
     edge = load_archived_edge(storage) if doubtful else None
     doubtful = frozenset(one for one in doubtful if edge and one[0] <= edge)
-    archived = find_archived(storage, doubtful) if doubtful else frozenset()
-    if not archived:
+    archived = _find_ended(storage, doubtful) if doubtful else frozenset()
+    left |= {name for name in names if _identity(name) in archived}
+    left |= _left_of_aborted(timeline, names)
+    if not left:
         return timeline, ()
-    left = {name for name in names if _identity(name) in archived}
     rest = (name for name in names if name not in left)
     paths = tuple(layout.timeline_file(name) for name in sorted(left))
     return parse_timeline(rest, where=layout.TIMELINE), paths
+
+
+def _without_plan(timeline: Timeline, names: frozenset[str]) -> frozenset[str]:
+    """Inflight files of plans whose requested file, the plan itself, is gone: it goes last."""
+    inflight = (i for i in timeline.pending(*PLANS) if i.state is State.INFLIGHT)
+    plans = ((i, Instant(i.requested_at, i.action, State.REQUESTED)) for i in inflight)
+    return frozenset(i.file_name for i, plan in plans if plan.file_name not in names)
+
+
+def _find_ended(storage: Storage, doubtful: frozenset[Identity]) -> frozenset[Identity]:
+    aborted = {i.identity for i in load_aborted(storage)} if _may_be_aborted(doubtful) else set()
+    return find_archived(storage, doubtful) | (doubtful & aborted)
+
+
+def _may_be_aborted(identities: frozenset[Identity]) -> bool:
+    return any(action is completed_action(Action.CLUSTERING) for _, action in identities)
+
+
+def _left_of_aborted(timeline: Timeline, names: list[str]) -> set[str]:
+    aborted = {instant.identity: instant.file_name for instant in timeline.aborted()}
+    if not aborted:
+        return set()
+    found = ((name, _identity(name)) for name in names)
+    return {name for name, of in found if of in aborted and aborted[of] != name}
 
 
 def _incomplete(timeline: Timeline, names: list[str]) -> frozenset[Identity]:
@@ -80,6 +110,7 @@ def _incomplete(timeline: Timeline, names: list[str]) -> frozenset[Identity]:
         i.identity
         for i in timeline.instants
         if i.requested_at < last
+        and not i.is_aborted
         and i.action is not Action.SAVEPOINT
         and not (i.is_completed and counts[str(i.requested_at)] > 2)
     )
@@ -132,18 +163,29 @@ def load_compaction_plan(storage: Storage, instant: Instant) -> CompactionPlan:
 
 def load_clustering_plan(storage: Storage, instant: Instant) -> ClusteringPlan:
     """The plan of a clustering, in whatever state it is."""
-    path = _requested_file(Instant(instant.requested_at, Action.CLUSTERING, State.REQUESTED))
-    return decode_clustering_plan(storage.read(path), root=storage.root, where=path)
+    content, path = load_clustering_content(storage, instant)
+    return decode_clustering_plan(content, root=storage.root, where=path)
+
+
+def load_clustering_content(storage: Storage, instant: Instant) -> tuple[bytes, str]:
+    """The plan of a clustering as it is stored, and where."""
+    state = State.ABORTED if instant.is_aborted else State.REQUESTED
+    path = layout.timeline_file(Instant(instant.requested_at, Action.CLUSTERING, state).file_name)
+    return storage.read(path), path
 
 
 def load_clustered_groups(storage: Storage, instant: Instant) -> frozenset[tuple[str, str]]:
     """Partition and file id of the groups that a pending clustering is for; none if it was rolled
     back since the timeline was loaded."""
-    path = _requested_file(instant)
     try:
-        return decode_clustered_groups(storage.read(path), path)
+        return load_clustering_claim(storage, instant).groups
     except MissingFile:
         return frozenset()
+
+
+def load_clustering_claim(storage: Storage, instant: Instant) -> ClusteringClaim:
+    """What a clustering is for and whether it gives way, in whatever state it is."""
+    return decode_clustering_claim(*load_clustering_content(storage, instant))
 
 
 def load_rollback_plan(storage: Storage, instant: Instant) -> RollbackPlan:

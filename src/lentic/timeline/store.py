@@ -55,6 +55,27 @@ def remove_pending(storage: Storage, held: Held, instant: Instant) -> None:
         storage.delete(layout.timeline_file(file.file_name))
 
 
+def request_cancel(storage: Storage, held: Held, at: RequestedAt, content: bytes) -> None:
+    """From here on the plan at `at` cannot complete: decided like a change of the timeline, so that
+    whoever lost the lock promises nothing."""
+    decide(storage, held, layout.cancel_request(at), content)
+
+
+def discard_cancel(storage: Storage, held: Held, at: RequestedAt) -> None:
+    """Take the request to cancel a plan away that has ended. Does nothing where it is gone."""
+    held.ensure_held()
+    storage.delete(layout.cancel_request(at))
+
+
+def abort(storage: Storage, held: Held, plan: Instant, content: bytes) -> Instant:
+    """REQUESTED or INFLIGHT -> ABORTED, with the plan as content. Other engines take a requested
+    file for pending whatever lies beside it, so the files of the earlier states go."""
+    aborted = plan.at(State.ABORTED)
+    _create(storage, held, aborted, content)
+    remove_pending(storage, held, plan)
+    return aborted
+
+
 def save(storage: Storage, held: Held, of: RequestedAt, at: CompletedAt, content: bytes) -> Instant:
     """(nothing) -> INFLIGHT -> COMPLETED for the savepoint of the write requested at `of`."""
     inflight = Instant(of, Action.SAVEPOINT, State.INFLIGHT)

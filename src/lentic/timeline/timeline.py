@@ -34,6 +34,10 @@ class Timeline:
         chosen = actions or _WORK
         return tuple(i for i in self.instants if i.is_pending and i.action in chosen)
 
+    def aborted(self, *actions: Action) -> tuple[Instant, ...]:
+        """Instants that were cancelled and have ended, of the given actions if any are given."""
+        return tuple(i for i in self.instants if i.is_aborted and _is_one_of(i, actions))
+
     def writes(self) -> tuple[Instant, ...]:
         """Completed instants that changed rows, in the order in which they completed."""
         done = [i for i in self.instants if i.is_completed and i.action in WRITES]
@@ -60,7 +64,7 @@ class Timeline:
 
 
 def _is_done_by(instant: Instant, at: RequestedAt) -> bool:
-    return instant.is_pending or str(instant.completed_at) <= str(at)
+    return not instant.is_completed or str(instant.completed_at) <= str(at)
 
 
 def _reopened(instant: Instant) -> Instant:

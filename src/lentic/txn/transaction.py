@@ -23,6 +23,11 @@ from lentic.format.table_config import TableConfig
 from lentic.format.times import CompletedAt, RequestedAt, is_before
 from lentic.storage.base import Storage
 from lentic.timeline import history_store, store
+from lentic.timeline.cancel_requests import (
+    CancelRequest,
+    encode_cancel_request,
+    is_cancelled,
+)
 from lentic.timeline.instant import Instant
 from lentic.timeline.reader import (
     list_rollbacks_of,
@@ -143,11 +148,29 @@ class Transaction:
         """Take a pending instant off the timeline, after its files are gone."""
         store.remove_pending(self.table.storage, self._held, instant)
 
+    def cancel(self, plan: Instant, why: str) -> None:
+        """Have a pending plan end without completing, whoever executes it. Not to be taken back."""
+        request = CancelRequest(str(self.table.world.process), why)
+        content = encode_cancel_request(request)
+        store.request_cancel(self.table.storage, self._held, plan.requested_at, content)
+
+    def abort(self, plan: Instant, content: bytes) -> Instant:
+        """REQUESTED or INFLIGHT -> ABORTED for a plan that was cancelled; its files are gone."""
+        return store.abort(self.table.storage, self._held, plan, content)
+
+    def discard_cancel(self, at: RequestedAt) -> None:
+        """Take the request to cancel the plan at `at` away, after it has ended."""
+        store.discard_cancel(self.table.storage, self._held, at)
+
     def archive(self, instants: Sequence[Instant]) -> None:
         """Move completed instants, the oldest of the timeline, to its history."""
         assert all(instant.is_completed for instant in instants), instants
         batch = self.table.services.archive.batch
         history_store.archive(self.table.storage, self._held, instants, batch)
+
+    def archive_aborted(self, instants: Sequence[Instant]) -> None:
+        """Take aborted plans off the active timeline; that they were aborted stays known."""
+        history_store.archive_aborted(self.table.storage, self._held, instants)
 
     def ensure_still_ours(
         self, instant: Instant, *, settled: frozenset[RequestedAt] = frozenset()
@@ -165,6 +188,7 @@ class Transaction:
                 safe="nothing of this attempt is visible; start over",
                 next_step=f"lentic timeline {self.table.storage.root}",
             )
+        self.ensure_not_cancelled(instant)
         undoing = (*self.rollbacks_of(instant), self.restore_of(instant))
         for rollback in undoing:
             if rollback is None or rollback.requested_at in settled:
@@ -174,6 +198,18 @@ class Transaction:
                 where=self.table.storage.root,
                 safe="nothing of this attempt is visible; start over",
                 next_step=f"lentic timeline {self.table.storage.root}",
+            )
+
+    def ensure_not_cancelled(self, instant: Instant) -> None:
+        """R3. That it is not aborted yet says nothing, so the request is looked for as well."""
+        if instant.action is Action.CLUSTERING and is_cancelled(
+            self.table.storage, instant.requested_at
+        ):
+            raise InstantCancelled(
+                f"{instant} was asked to end: it must not complete any more.",
+                where=self.table.storage.root,
+                safe="nothing of this attempt is visible, and no row was changed",
+                next_step=f"lentic abort {self.table.storage.root} {instant.requested_at}",
             )
 
     def rollbacks_of(self, instant: Instant) -> tuple[Instant, ...]:
@@ -195,6 +231,12 @@ class Transaction:
                 return restore
         return None
 
+    def note_window(self, action: Action, data: bytes) -> None:
+        """Say what a planner looked at where it published no plan that would say so. A later note
+        may be overwritten by an earlier one that was slow: the next planner then looks at more."""
+        self._held.ensure_held()
+        self.table.storage.replace(layout.planned(action), data)
+
     def replace_properties(self, data: bytes) -> None:
         """Rewrite hoodie.properties as a whole."""
         self._held.ensure_held()
@@ -203,11 +245,11 @@ class Transaction:
 
 @contextmanager
 def transaction(table: OpenTable) -> Iterator[Transaction]:
-    """Hold the table's lock and load the timeline inside it, rid of what is archived already and
-    of what is to be undone."""
+    """Hold the table's lock and load the timeline inside it, rid of what is gone already and of
+    what is to be undone."""
     with table.lock.hold() as held:
-        timeline, archived = load_active(table.storage)
-        history_store.remove_archived(table.storage, held, archived)
+        timeline, gone = load_active(table.storage)
+        history_store.remove_gone(table.storage, held, gone)
         txn = Transaction(table, held, timeline)
         txn.hide_undone()
         yield txn

@@ -8,7 +8,7 @@ appears, which happens inside one transaction together with the checks that lice
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lentic.config.groups import OnMetadataTable
@@ -29,6 +29,7 @@ from lentic.timeline.history import History, find_archived, load_archived_after
 from lentic.timeline.instant import WRITES, Instant
 from lentic.timeline.reader import decode_write, load_commit_metadata, load_compaction_plan
 from lentic.timeline.timeline import Timeline
+from lentic.txn.cancellation import cancel_conflicting
 from lentic.txn.conflicts import (
     Mine,
     Refuse,
@@ -69,10 +70,6 @@ class Commit:
     bytes: int
 
 
-GiveWay = Callable[[Transaction, Touched], None]
-"""Takes out of a write's way, in the transaction that completes it, what cannot stand beside it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Begun:
     """A write under way: its instant, and the timeline it builds on; for a plan that must find its
@@ -91,7 +88,6 @@ class Begun:
     """For plans, which may be executed more than once: the guard under which this is done."""
     settled: frozenset[RequestedAt] = frozenset()
     """Rollbacks that undid earlier executions of the plan, and do not stand against this one."""
-    give_way: GiveWay | None = None
 
 
 def begin_write(
@@ -137,8 +133,8 @@ def commit_write(
             _ensure_guard(txn, begun)
         if instant.action is not Action.COMPACTION:  # its plan keeps others out
             _ensure_nothing_lost(txn, begun, metadata)
-        if begun.give_way is not None:
-            begun.give_way(txn, touched_by(metadata))
+        if instant.action in WRITES:
+            cancel_conflicting(txn, instant, touched_by(metadata))
         completed = txn.complete(instant, content, settled=begun.settled)
     _tidy(table, completed, metadata.paths(), had_others=begun.guard is not None)
     assert completed.completed_at is not None

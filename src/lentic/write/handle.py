@@ -1,7 +1,7 @@
 """One attempt at one share of a write: rows in, files out, a status per file.
 
 Runs in a thread or on a worker, maybe twice, maybe at the same time, maybe long after the driver
-has moved on. For each file group (seed 003, with R6 and R7):
+has moved on. For each file group (robust Spark writes, with R6 and R7):
 
 1. The write is finalized already: this run comes too late. Fail, or serve what was accepted.
 2. An attempt has completed the group already: return its statuses and write nothing.
@@ -183,6 +183,16 @@ def measure_write(text: str) -> Measure:
         rows=sum(status.inserted + status.updated + status.deleted for status in statuses),
         files=len(statuses),
         bytes=sum(status.stat.size for status in statuses),
+    )
+
+
+def measure_rewrite(text: str) -> Measure:
+    """What the text of rewritten slices says was written: all rows of the new files."""
+    stats = [status.stat for status in decode_accepted(text).statuses]
+    return Measure(
+        rows=sum(stat.writes for stat in stats),
+        files=len(stats),
+        bytes=sum(stat.size for stat in stats),
     )
 
 

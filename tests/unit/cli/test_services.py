@@ -69,6 +69,7 @@ def test_plans_show_what_is_pending_and_what_to_do(table: Table) -> None:
     assert plan["next_step"] == f't.execute("{at}")'
     shown = _run("plans", table.path)
     assert str(at) in shown and "nobody" in shown
+    assert plan["next_command"] in shown.splitlines()[-1], "whole, so that it can be copied"
 
 
 def test_a_savepoint_is_kept_gone_back_to_and_let_go(table: Table) -> None:

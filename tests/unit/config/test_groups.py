@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lentic.config import clustering, groups, retention, services, sharing, zookeeper
+from lentic.config import cancellation, clustering, groups, retention, services, sharing, zookeeper
 from lentic.config.groups import (
     REGISTRY,
     Codec,
@@ -24,7 +24,7 @@ from lentic.errors import ConfigError
 
 
 def test_every_option_of_the_modules_is_registered_once() -> None:
-    modules = (groups, clustering, retention, services, sharing, zookeeper)
+    modules = (groups, cancellation, clustering, retention, services, sharing, zookeeper)
     defined = [o for module in modules for o in vars(module).values() if isinstance(o, Option)]
     assert sorted(option.key for option in REGISTRY) == sorted(option.key for option in defined)
 

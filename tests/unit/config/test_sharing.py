@@ -9,6 +9,7 @@ from lentic.config.options import resolve
 from lentic.config.sharing import ConcurrencyMode, FailedWrites, SharingOptions
 from lentic.errors import ConfigError
 from lentic.txn.modes import ensure_mode_fits
+from tests.rfc.claims import says
 from tests.unit.builders import new_table
 
 MODE = "hoodie.write.concurrency.mode"
@@ -16,6 +17,7 @@ POLICY = "hoodie.clean.failed.writes.policy"
 NBCC = ConcurrencyMode.NON_BLOCKING
 
 
+@says("rfc66.pre.lazy")
 def test_with_several_writers_the_dead_are_given_up_lazily() -> None:
     assert SharingOptions.parse(resolve({}, REGISTRY)).failed_writes is FailedWrites.EAGER
     for mode in ("optimistic_concurrency_control", NBCC.value):
@@ -25,6 +27,7 @@ def test_with_several_writers_the_dead_are_given_up_lazily() -> None:
     assert lazy.failed_writes is FailedWrites.LAZY
 
 
+@says("rfc66.pre.lazy")
 @pytest.mark.parametrize("mode", [mode for mode in ConcurrencyMode if mode.is_shared])
 @pytest.mark.parametrize(
     ("key", "value"),
@@ -52,6 +55,7 @@ def test_only_who_says_so_is_alone_by_word() -> None:
     assert SharingOptions.parse(resolve({MODE: "single_writer"}, REGISTRY)).is_alone_by_word
 
 
+@says("rfc66.pre.mor", "rfc66.pre.buckets")
 @pytest.mark.parametrize(
     ("shape", "named"),
     [

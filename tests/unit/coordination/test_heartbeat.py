@@ -15,6 +15,7 @@ from lentic.format.times import RequestedAt
 from lentic.storage.memory import MemoryStorage
 from lentic.testing.sim_world import SimEntropy
 from lentic.world import Process, Threads, World
+from tests.rfc.claims import says
 
 AT = RequestedAt("20240101000000000")
 PULSE = Pulse(interval_ms=60_000, misses_max=2)
@@ -49,6 +50,7 @@ class _Broken(MemoryStorage):
         super().replace(path, data)
 
 
+@says("rfc79.heartbeat.touch")
 def test_a_beat_says_who_and_which_and_never_the_same_twice() -> None:
     storage = MemoryStorage()
     heart = _heart(storage, _Clock())
@@ -60,6 +62,7 @@ def test_a_beat_says_who_and_which_and_never_the_same_twice() -> None:
     assert load_heartbeat(storage, AT) != first
 
 
+@says("rfc79.heartbeat.end")
 def test_the_block_leaves_nothing_behind_whether_it_fails_or_not() -> None:
     storage = MemoryStorage()
     world = World(_Clock(), SimEntropy("x"), Process("h", 1), Threads())
@@ -69,6 +72,7 @@ def test_the_block_leaves_nothing_behind_whether_it_fails_or_not() -> None:
     assert storage.walk("") == []
 
 
+@says("rfc79.heartbeat.expiry", "G5", "R14")
 @pytest.mark.parametrize("wall_jump_ms", [-3_600_000, -600_000, -60_000, 60_000, 600_000])
 def test_g5_observers_compare_no_clocks(wall_jump_ms: int) -> None:
     """G5: whatever the wall clocks say, only a time to live without change is an end."""
@@ -86,6 +90,7 @@ def test_g5_observers_compare_no_clocks(wall_jump_ms: int) -> None:
     assert watch.has_expired(AT, load_heartbeat(storage, AT))
 
 
+@says("rfc79.heartbeat.expiry", "P9")
 def test_p9_what_is_missing_has_not_expired_until_it_was_missed_for_a_time_to_live() -> None:
     clock = _Clock()
     watch = Watch(clock, PULSE.ttl_ms)
@@ -96,6 +101,7 @@ def test_p9_what_is_missing_has_not_expired_until_it_was_missed_for_a_time_to_li
     assert not watch.has_expired(AT, b"")
 
 
+@says("R14", "P10")
 def test_an_owner_gives_up_before_others_do_and_says_so_at_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -117,6 +123,7 @@ def test_an_owner_gives_up_before_others_do_and_says_so_at_once(
         heart.ensure_alive()
 
 
+@says("R14")
 def test_an_owner_that_woke_too_late_does_not_look_alive_again() -> None:
     storage, clock = MemoryStorage(), _Clock()
     heart = _heart(storage, clock)
@@ -128,6 +135,7 @@ def test_an_owner_that_woke_too_late_does_not_look_alive_again() -> None:
     assert load_heartbeat(storage, AT) == before
 
 
+@says("rfc79.heartbeat.touch", "P10")
 def test_p10_a_beat_that_hangs_does_not_stop_the_next() -> None:
     hung, beats = threading.Event(), []
     done = threading.Event()
@@ -147,3 +155,44 @@ def test_p10_a_beat_that_hangs_does_not_stop_the_next() -> None:
 def test_three_beats_fit_into_the_time_an_owner_has() -> None:
     assert PULSE.beat_s * 3 <= PULSE.ttl_ms / 2000
     assert Pulse(interval_ms=1_000, misses_max=100).beat_s == 1.0
+
+
+class _Slow(MemoryStorage):
+    """What happens while a beat is on its way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile = lambda: None
+
+    def replace(self, path: str, data: bytes) -> None:
+        happens, self.meanwhile = self.meanwhile, lambda: None
+        happens()
+        super().replace(path, data)
+
+
+def test_a_beat_that_arrives_after_the_end_leaves_no_sign_of_life() -> None:
+    """Else whoever wants the plan next would wait for the end of somebody who has ended."""
+    storage = _Slow()
+    heart = _heart(storage, _Clock())
+    heart.beat()
+    storage.meanwhile = heart.end
+    heart.beat()
+    assert load_heartbeat(storage, AT) == b""
+
+
+def test_after_the_end_a_beat_says_nothing() -> None:
+    storage = MemoryStorage()
+    heart = _heart(storage, _Clock())
+    heart.beat()
+    heart.end()
+    heart.beat()
+    assert load_heartbeat(storage, AT) == b""
+
+
+def test_ending_leaves_the_sign_of_life_of_whoever_took_over() -> None:
+    storage, clock = MemoryStorage(), _Clock()
+    mine = _heart(storage, clock)
+    mine.beat()
+    storage.replace(layout.heartbeat(AT), b'{"owner": "another"}')
+    mine.end()
+    assert load_heartbeat(storage, AT) == b'{"owner": "another"}'

@@ -14,6 +14,7 @@ from lentic.coordination.lock import Intent
 from lentic.coordination.time_generator import issue_time
 from lentic.errors import Conflict, Unavailable
 from lentic.format.times import Zone, format_time, parse_epoch_ms
+from tests.rfc.claims import says
 from tests.unit.builders import START_MS, StillClock
 
 
@@ -79,6 +80,7 @@ def test_a_clock_beyond_the_skew_is_refused_and_nothing_is_saved() -> None:
     assert "hoodie.time.generator.max_expected_clock_skew_ms" in caught.value.next_step
 
 
+@says("N11", "R9")
 def test_an_hour_back_is_refused_until_the_clock_has_caught_up() -> None:
     held = RememberingLock()
     last = _issue(held, START_MS)
@@ -104,6 +106,7 @@ def test_times_of_whole_seconds_are_passed_too() -> None:
     assert ahead == "20260101000002000"
 
 
+@says("rfc66.time.lock")
 def test_no_time_is_issued_without_the_lock() -> None:
     held = RememberingLock(is_held=False)
     with pytest.raises(Conflict):
@@ -111,6 +114,7 @@ def test_no_time_is_issued_without_the_lock() -> None:
     assert held.saved == []
 
 
+@says("rfc66.time.rise", "N11", "R9")
 @given(st.lists(st.tuples(st.integers(-400, 400), st.integers(-100, 100)), max_size=30))
 def test_times_strictly_rise_under_any_clock_or_are_refused(
     steps: list[tuple[int, int]],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,11 +11,12 @@ import pytest
 from lentic.config.clustering import Curve
 from lentic.errors import Corrupt, UnsupportedFormat
 from lentic.format.avro import decode_container, encode_container
+from lentic.format.cancellable import Cancellation
 from lentic.format.clustering_plan import (
     ClusteringGroup,
     ClusteringPlan,
     SlicePlan,
-    decode_clustered_groups,
+    decode_clustering_claim,
     decode_clustering_plan,
     encode_clustering_plan,
     slice_metrics,
@@ -41,14 +43,18 @@ PLAN = ClusteringPlan(
     params={"x": "y"},
     extra={"z": "1"},
 )
+CANCELLABLE = replace(PLAN, cancellation=Cancellation(cancellable=True))
+WITHIN = replace(PLAN, stays=True)
 
 
-@pytest.mark.parametrize("plan", [PLAN, ClusteringPlan(()), ClusteringPlan(PLAN.groups)])
+@pytest.mark.parametrize(
+    "plan", [PLAN, CANCELLABLE, WITHIN, ClusteringPlan(()), ClusteringPlan(PLAN.groups)]
+)
 @pytest.mark.parametrize("root", [ROOT, "s3://bucket/t"])
 def test_a_plan_reads_back(plan: ClusteringPlan, root: str) -> None:
     data = encode_clustering_plan(plan, root)
     assert decode_clustering_plan(data, root, "f") == plan
-    assert decode_clustered_groups(data, "f") == plan.file_groups()
+    assert decode_clustering_claim(data, "f").groups == plan.file_groups()
 
 
 def test_a_plan_says_what_hudi_needs_where_hudi_looks_for_it() -> None:
@@ -65,6 +71,20 @@ def test_a_plan_says_what_hudi_needs_where_hudi_looks_for_it() -> None:
     assert other["dataFilePath"] == "" and len(other["deltaFilePaths"]) == 2
     assert plan["inputGroups"][0]["numOutputFileGroups"] == 2
     assert plan["inputGroups"][0]["metrics"]["TOTAL_LOG_FILES_SIZE"] == 7.0
+
+
+@pytest.mark.parametrize("plan", [CANCELLABLE, WITHIN])
+def test_hudi_finds_no_file_of_a_plan_that_it_must_not_execute(plan: ClusteringPlan) -> None:
+    """It executes what it can read, whatever strategy the plan names, cancelled or not."""
+    record = decode_container(encode_clustering_plan(plan, ROOT), "f")
+    assert record is not None
+    groups = record["clusteringPlan"]["inputGroups"]
+    slices = [part for group in groups for part in group["slices"]]
+    paths = [path for part in slices for path in (part["dataFilePath"], *part["deltaFilePaths"])]
+    assert [path for path in paths if path and "/executed-by-lentic-alone/" not in path] == []
+    assert [(part["partitionPath"], part["fileId"]) for part in slices] == [
+        ("p/q", "fg-0"), ("p/q", "fg-1"), ("", "fg-2"),
+    ]  # fmt: skip
 
 
 def first_slice(record: Any) -> Any:
@@ -110,6 +130,9 @@ def no_slices(record: Any) -> None:
         sets(dataFilePath="/data/t/p/q/other_0-0-0_20260101000000001.parquet"),
         sets(dataFilePath="/data/t/p/fg-0_0-0-0_20260101000000001.parquet"),
         sets(dataFilePath="/data/t/p/q/README"),
+        sets(dataFilePath="lentic:/executed-by-lentic-alone/../x/fg-0_0-0-0_2026.parquet"),
+        sets(dataFilePath="lentic:/executed-by-lentic-alone-not/p/q/fg-0_0-0-0_2026.parquet"),
+        sets(dataFilePath="lentic:/executed-by-lentic-alone/.hoodie/hoodie.properties"),
         sets(dataFilePath="", deltaFilePaths=[]),
         sets(partitionPath="p"),
         sets(fileId="fg-2"),
@@ -139,7 +162,7 @@ def test_what_this_release_does_not_know_is_refused(spoil: Callable[[Any], None]
 
 def test_which_groups_a_plan_is_for_is_known_wherever_the_table_was_moved() -> None:
     data = encode_clustering_plan(PLAN, "/before/t")
-    assert decode_clustered_groups(data, "f") == PLAN.file_groups()
+    assert decode_clustering_claim(data, "f").groups == PLAN.file_groups()
     with pytest.raises(Corrupt, match="no data file of the table"):
         decode_clustering_plan(data, ROOT, "f")
 
@@ -147,7 +170,7 @@ def test_which_groups_a_plan_is_for_is_known_wherever_the_table_was_moved() -> N
 def test_an_empty_file_is_no_plan() -> None:
     for decode in (
         lambda d: decode_clustering_plan(d, ROOT, ""),
-        lambda d: decode_clustered_groups(d, ""),
+        lambda d: decode_clustering_claim(d, ""),
     ):
         with pytest.raises(Corrupt):
             decode(b"")

@@ -21,6 +21,7 @@ from lentic.format.commit_metadata import (
     encode_commit_metadata,
 )
 from lentic.format.times import RequestedAt
+from tests.rfc.claims import says
 
 # A completed upsert of one file, as Apache Hudi 1.2.0 wrote it.
 COMMIT_BY_HUDI = zlib.decompress(
@@ -100,6 +101,7 @@ def test_a_commit_of_hudi_decodes() -> None:
     assert metadata.paths() == {path}
 
 
+@says("rfc66.format.metadata")
 def test_what_we_write_of_a_commit_of_hudi_differs_only_in_its_timings() -> None:
     theirs = decode_container(COMMIT_BY_HUDI, "x")
     written = encode_commit_metadata(decode_commit_metadata(COMMIT_BY_HUDI, "x"))

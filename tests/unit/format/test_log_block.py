@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from lentic.errors import Corrupt
 from lentic.format.log_block import Block, BlockKind, Header, decode_blocks, encode_block
+from tests.rfc.claims import says
 
 INSTANT = "20250101120000000"
 WHERE = "p0/.f-0_1.log.1_0-0-0"
@@ -81,6 +82,7 @@ def test_a_block_has_exactly_the_documented_bytes() -> None:
     )
 
 
+@says("rfc66.format.block")
 def test_a_block_by_apache_hudi_decodes_and_encodes_to_the_same_bytes() -> None:
     (found,) = decode(REAL_DELETE)
     assert found.kind is BlockKind.DELETE
@@ -150,6 +152,7 @@ def test_a_file_cut_at_any_byte_yields_whole_blocks_and_then_is_corrupt() -> Non
         assert found == decode(FILE)[: len(found)]
 
 
+@says("P13")
 def test_no_flipped_framing_byte_goes_unnoticed() -> None:
     for offset in framing_offsets():
         damaged = bytearray(FILE)

@@ -22,6 +22,7 @@ from lentic.format.names import (
     parse_log_file,
 )
 from lentic.format.times import CompletedAt, RequestedAt
+from tests.rfc.claims import says
 
 T = RequestedAt("20261115094933815")
 C = CompletedAt("20261115094934815")
@@ -51,6 +52,7 @@ BY_HUDI = {
 }
 
 
+@says("rfc66.format.completed")
 @pytest.mark.parametrize("name", BY_HUDI)
 def test_timeline_files_of_hudi_parse_and_format_back(name: str) -> None:
     action, state, completed_at = BY_HUDI[name]
@@ -134,6 +136,7 @@ def test_a_base_file_of_hudi_parses() -> None:
     assert parse_log_file(name) is None
 
 
+@says("rfc66.name.pattern", "rfc66.name.parse")
 def test_a_log_file_of_hudi_parses() -> None:
     name = f".{FILE_ID}_20261115095153415.log.1_1-2890-6076"
     file = LogFileName(FILE_ID, RequestedAt("20261115095153415"), 1, "1-2890-6076")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lentic.errors import InvalidRecord, SchemaMismatch
 from lentic.format.partition_paths import ensure_safe_partition, partition_paths
+from tests.rfc.claims import says
 
 
 def paths(
@@ -107,12 +108,14 @@ UNSAFE = [
 ]
 
 
+@says("P24")
 @pytest.mark.parametrize("path", ["", *UNSAFE])
 def test_an_unsafe_path_is_refused(path: str) -> None:
     with pytest.raises(InvalidRecord, match="no safe folder name"):
         ensure_safe_partition(path)
 
 
+@says("P24")
 @pytest.mark.parametrize("value", UNSAFE)
 def test_an_unsafe_value_is_refused_naming_column_and_row(value: str) -> None:
     with pytest.raises(InvalidRecord, match=r"Column p of row 1 ") as caught:

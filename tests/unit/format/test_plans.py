@@ -19,6 +19,7 @@ from lentic.format.plans import (
     decode_compaction_plan,
     decode_rollback_metadata,
     decode_rollback_plan,
+    decode_rolled_back,
     encode_compaction_plan,
     encode_rollback_metadata,
     encode_rollback_plan,
@@ -93,7 +94,7 @@ def test_a_compaction_plan_has_the_shape_of_hudis_own() -> None:
     plan = decode_compaction_plan(COMPACTION_BY_HUDI, "x")
     ours = decode_container(encode_compaction_plan(plan), "x")
     assert theirs is not None and ours is not None
-    assert ours == theirs
+    assert ours == theirs | {"earliestInstantToRetain": None}, "but for the field of RFC-83"
 
 
 def test_compaction_plans_round_trip() -> None:
@@ -218,3 +219,9 @@ def test_a_rollback_of_an_unknown_action_is_corrupt() -> None:
 def test_a_rollback_plan_without_a_target_is_corrupt() -> None:
     with pytest.raises(Corrupt):
         decode_rollback_plan(encode_container("HoodieRollbackPlan", {}), "/t", "x")
+
+
+def test_what_a_rollback_undid_is_known_wherever_the_table_lies_now() -> None:
+    data = encode_rollback_metadata(DONE, "/there")
+    assert decode_rolled_back(data, "x") == (DONE.target,)
+    assert decode_rolled_back(b"", "x") == ()

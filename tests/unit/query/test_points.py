@@ -12,6 +12,7 @@ from lentic.format.names import Action, State
 from lentic.format.times import CompletedAt, RequestedAt, Zone
 from lentic.query.points import parse_bound, parse_point
 from lentic.timeline.instant import Instant
+from tests.rfc.claims import says
 
 INSTANT = Instant(
     RequestedAt("20260101120000000"),
@@ -22,6 +23,7 @@ INSTANT = Instant(
 EAST = timezone(timedelta(hours=2))
 
 
+@says("rfc66.travel.moment")
 @pytest.mark.parametrize(
     ("moment", "time"),
     [
@@ -51,6 +53,7 @@ def test_what_is_no_moment_is_refused_with_an_example(moment: Any) -> None:
     assert "17 digits" in caught.value.next_step
 
 
+@says("rfc66.changes.window")
 def test_bounds_are_completion_times() -> None:
     assert parse_bound("000") == "000"
     with pytest.raises(ConfigError, match="no completion time"):

@@ -14,6 +14,7 @@ from lentic.engine import LocalEngine
 from lentic.query.incremental import read_changed_rows
 from lentic.query.snapshot import read_rows
 from lentic.txn.transaction import OpenTable
+from tests.rfc.claims import says
 from tests.unit.builders import WrappedStorage, new_table, rows
 from tests.unit.write.attempts import begin, finish
 
@@ -100,6 +101,7 @@ def batch(table: lentic.Table, *given: tuple[str, int, str]) -> pa.Table:
     return pa.table([list(column) for column in columns], schema=table.schema)
 
 
+@says("rfc66.travel.moment")
 def test_time_travel_shows_each_state_and_refuses_none_of_them(table: lentic.Table) -> None:
     states = [table.upsert(batch(table, (f"k{n}", n, "d"))) for n in range(3)]
     table.compact()

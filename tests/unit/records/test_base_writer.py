@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import io
 from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lentic.config.groups import Codec
-from lentic.errors import Corrupt
+from lentic.engine import LocalEngine
+from lentic.errors import Corrupt, Unavailable
 from lentic.format.record_fields import FILE_NAME, META_FIELDS, with_meta_schema
 from lentic.records.base_writer import ParquetStyle, Written, dictionary_columns, write_base
 from lentic.records.slice_reader import read_base
@@ -118,6 +122,31 @@ def test_rows_are_held_for_one_row_group_at_most() -> None:
     write_base(storage, FILE.path, source(), SCHEMA, ParquetStyle(Codec.ZSTD, 1_000))
     assert len(taken) == 10
     assert _file(storage).metadata.num_row_groups == 5
+
+
+def test_a_file_ends_in_the_middle_of_a_row_group_when_the_work_was_stopped() -> None:
+    """Whoever stopped it waits for its end."""
+    written: list[int] = []
+
+    class Stopping(MemoryStorage):
+        @contextmanager
+        def open_output(self, path: str) -> Iterator[Any]:
+            with super().open_output(path) as sink:
+                raw = sink.write
+
+                def write(data: Any) -> int:
+                    written.append(len(data))
+                    stop()
+                    return raw(data)
+
+                yield SimpleNamespace(write=write, tell=sink.tell)
+
+    storage = Stopping()
+    with LocalEngine().stoppable() as stop, pytest.raises(Unavailable, match="was stopped"):
+        _write(storage, _rows(900).to_batches())
+    gc.collect()  # Arrow ends what it has begun: not here
+    assert len(written) == 1, "the first bytes of the file, and nothing of its rows"
+    assert storage.info(FILE.path) is None
 
 
 def test_few_distinct_values_get_a_dictionary_and_many_do_not() -> None:

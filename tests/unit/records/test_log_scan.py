@@ -20,6 +20,7 @@ from lentic.records.log_scan import scan_logs
 from lentic.records.merge import Change, Deletes
 from lentic.storage.memory import MemoryStorage
 from lentic.view.files import LogFile
+from tests.rfc.claims import says
 from tests.unit.builders import log_file, time
 
 SCHEMA = pa.schema([(RECORD_KEY, pa.string()), ("v", pa.int64()), ("o", pa.int64())])
@@ -187,6 +188,7 @@ def test_another_number_of_ordering_values_than_fields_is_corrupt(value: tuple[i
         _scan(block, schema=schema, ordering=("o", "o2"))
 
 
+@says("P13")
 def test_a_command_block_undoes_the_blocks_of_its_target_wherever_they_lie() -> None:
     undo = _block(BlockKind.COMMAND, b"", TARGET_INSTANT_TIME=time(7), COMMAND_BLOCK_TYPE="0")
     bad, good = _parquet("bad", INSTANT_TIME=time(7)), _parquet("good")
@@ -202,6 +204,7 @@ def _at(instant: int, key: str, *replaces: int) -> bytes:
     return _parquet(key, **extra)
 
 
+@says("rfc66.slices.folded")
 @pytest.mark.parametrize(
     ("contents", "read"),
     [
@@ -246,6 +249,7 @@ def test_a_log_shorter_or_longer_than_listed_is_corrupt() -> None:
         assert caught.value.where == log.path
 
 
+@says("P13")
 def test_a_log_cut_anywhere_but_between_blocks_is_corrupt() -> None:
     first, second = _parquet("a"), _deletes(("b", 1))
     whole = first + second

@@ -23,6 +23,7 @@ from lentic.records.log_writer import write_log
 from lentic.records.merge import Change, Deletes
 from lentic.storage.memory import MemoryStorage
 from lentic.view.files import LogFile
+from tests.rfc.claims import says
 from tests.unit.builders import SCHEMA, STYLE, WrappedStorage, log_file, requested
 
 STORED = with_meta_schema(SCHEMA)
@@ -57,6 +58,7 @@ def test_a_log_holds_one_parquet_block_with_instant_and_schema(codec: Codec) -> 
     assert (written.size, written.rows) == (len(data), 2)
 
 
+@says("S11", "R4")
 def test_a_log_is_never_appended_to() -> None:
     """R4."""
     storage = WrappedStorage()

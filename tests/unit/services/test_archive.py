@@ -12,8 +12,11 @@ from lentic.errors import InstantCancelled, WriteConflict
 from lentic.format import layout
 from lentic.format.lsm import parse_manifest_name
 from lentic.format.names import Action, State
+from lentic.format.times import RequestedAt
 from lentic.ingest.flow import write as ingest
+from lentic.services import guard
 from lentic.services.archive import archive_timeline, is_archive_due, plan_archive
+from lentic.services.outcome import Committed
 from lentic.services.rollback import sweep_markers
 from lentic.storage.base import Storage
 from lentic.storage.memory import MemoryStorage
@@ -29,6 +32,7 @@ from lentic.write.completion import Share
 from lentic.write.handle import Once
 from lentic.write.operations import Operation, Request
 from lentic.write.status import WriteStatus
+from tests.rfc.claims import says
 from tests.unit import builders
 from tests.unit.builders import (
     WrappedStorage,
@@ -38,6 +42,8 @@ from tests.unit.builders import (
     requested,
     stat,
 )
+from tests.unit.services.clusterings import schedule, storage_of
+from tests.unit.verbs import loaded
 
 SCHEMA = pa.schema([field.with_nullable(True) for field in builders.SCHEMA])
 KEEP = ArchiveOptions(automatic=False, commits_min=2, commits_max=3, batch=3)
@@ -75,12 +81,14 @@ def test_other_actions_go_with_the_writes_around_them() -> None:
     assert found == (WRITES[0], clean, WRITES[1], rollback, WRITES[2])
 
 
+@says("rfc79.removable.blocks")
 @pytest.mark.parametrize("action", list(Action))
 def test_nothing_goes_from_the_first_pending_instant_on(action: Action) -> None:
     found = plan_archive(timeline(*WRITES, pending(25, action)), KEEP)
     assert found == (() if action is Action.RESTORE else WRITES[:2])
 
 
+@says("N12")
 def test_what_completed_after_a_pending_instant_began_stays() -> None:
     """It looks there for what it has not seen, when it completes."""
     writes = (done(10, 11), done(20, 32), done(30, 31), done(40, 41), done(50, 51))
@@ -156,6 +164,7 @@ def manifests(storage: Storage) -> list[int]:
     return sorted(number for name in names if (number := parse_manifest_name(name)))
 
 
+@says("rfc66.plan.lookup", "N7", "P18")
 def test_archiving_changes_nothing_that_can_be_read() -> None:
     table = table_with()
     instants = list(load_timeline(table.storage).writes())
@@ -202,6 +211,7 @@ def test_a_replacement_stays_while_files_of_what_it_ended_lie_there() -> None:
     assert ordered(api(table).read()) == before
 
 
+@says("R13")
 def test_the_files_of_an_archived_instant_that_come_back_are_ignored_and_removed() -> None:
     """R13: who lost the lock long ago wakes and creates what the next holder made for it."""
     table = table_with()
@@ -282,3 +292,21 @@ def test_history_is_read_in_parts_and_once() -> None:
     api(table).read()
     history = [path for op, path in storage.calls if op == "open_input" and layout.HISTORY in path]
     assert history == []
+
+
+def test_an_executor_that_sleeps_past_its_archival_still_says_what_it_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept = {"hoodie__keep__min__commits": 2, "hoodie__keep__max__commits": 3}
+    table = loaded("COPY_ON_WRITE 2", hoodie__clean__commits__retained=1, **kept)
+    at = schedule(table, sort_by=("v",))
+
+    def sleep(storage: Storage, of: RequestedAt) -> None:
+        for v in range(3):
+            table.upsert(builders.rows(("a", v, "mon")))
+        table.archive()
+
+    monkeypatch.setattr(guard, "remove_guards", sleep)
+    ended = table.execute(at)
+    assert load_timeline(storage_of(table)).find(ended.instant) is None
+    assert isinstance(ended, Committed) and ended.instant in table.history()

@@ -22,6 +22,7 @@ from lentic.timeline.instant import Instant
 from lentic.timeline.reader import load_clean_plan, load_timeline
 from lentic.txn.transaction import OpenTable, transaction
 from lentic.view.listing import load_table_files
+from tests.rfc.claims import says
 from tests.unit.builders import WrappedStorage, clock_of, data_paths, new_table, rows
 from tests.unit.verbs import COW, MOR
 
@@ -111,6 +112,7 @@ def test_logs_of_a_slice_go_with_its_base_and_those_before_the_first_base_too() 
     assert verify_table(opened.storage) == []
 
 
+@says("N12")
 def test_a_log_that_completed_after_the_plan_of_the_next_base_stays_with_it() -> None:
     opened, table = make(MOR)
     table.upsert(rows(("a", 1, "d")))
@@ -124,6 +126,7 @@ def test_a_log_that_completed_after_the_plan_of_the_next_base_stays_with_it() ->
     assert seen(table) == Counter({("a", 2): 1, ("b", 3): 1})
 
 
+@says("rfc79.removable.blocks", "R13", "P17")
 def test_what_a_pending_compaction_is_going_to_read_stays() -> None:
     opened, table = make(MOR)
     table.upsert(rows(("a", 1, "d")))
@@ -136,6 +139,7 @@ def test_what_a_pending_compaction_is_going_to_read_stays() -> None:
     assert seen(table) == Counter({("a", 2): 1, ("b", 1): 1})
 
 
+@says("R13", "P17")
 @pytest.mark.parametrize("table_type", [COW, MOR])
 def test_what_a_savepoint_names_stays_until_it_goes(table_type: str) -> None:
     opened, table = make(table_type)
@@ -150,7 +154,7 @@ def test_what_a_savepoint_names_stays_until_it_goes(table_type: str) -> None:
     assert gone and kept <= set(data_paths(opened.storage))
     clean = load_timeline(opened.storage).completed(Action.CLEAN)[-1]
     told = load_clean_plan(opened.storage, clean).extra
-    assert told == {"savepointed_timestamps": first.requested_at}
+    assert told["savepointed_timestamps"] == first.requested_at
 
 
 def test_a_commit_that_is_named_means_itself_and_not_its_savepoint() -> None:

@@ -23,6 +23,7 @@ from lentic.services.schedule import planned_groups
 from lentic.table import Table
 from lentic.testing.checkers import check_table, list_leftovers
 from lentic.timeline.reader import load_commit_metadata, load_timeline
+from tests.rfc.claims import says
 from tests.unit import partial_tables
 from tests.unit.builders import data_paths, rows
 from tests.unit.services.clusterings import (
@@ -279,6 +280,7 @@ def test_what_cannot_be_sorted_is_refused_before_anything_is_written() -> None:
     assert pending(table) == ()
 
 
+@says("rfc79.immutable.rollback")
 def test_an_execution_that_failed_is_taken_up_and_leaves_nothing() -> None:
     table = filled(MOR_JOINED)
     before, paths = stored(table), set(data_paths(storage_of(table)))

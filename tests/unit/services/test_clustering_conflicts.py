@@ -6,12 +6,15 @@ import pytest
 
 from lentic.engine import LocalEngine
 from lentic.errors import WriteConflict
-from lentic.format.names import Action
 from lentic.format.times import RequestedAt
 from lentic.services import clustering
+from lentic.services.outcome import Aborted, Committed, Outcome
+from lentic.services.verify import verify_table
 from lentic.table import Table
 from lentic.testing.checkers import check_table, list_leftovers
+from lentic.timeline.cancel_requests import list_cancelled
 from lentic.timeline.reader import load_timeline
+from tests.rfc.claims import says
 from tests.unit.builders import rows
 from tests.unit.services.clusterings import (
     ENGINE,
@@ -47,31 +50,30 @@ class Meanwhile:
         return done
 
 
-def execute_while(table: Table, at: RequestedAt, does: object) -> None:
-    clustering.execute_clustering(opened(table), Meanwhile(does), at)  # type: ignore[arg-type]
+def execute_while(table: Table, at: RequestedAt, does: object) -> Outcome:
+    return clustering.execute_clustering(opened(table), Meanwhile(does), at)  # type: ignore[arg-type]
 
 
+@says("rfc66.commit.occ")
 @JOINED
 @pytest.mark.parametrize("when", ["before the execution", "during it"])
-def test_a_clustering_yields_to_a_write_after_its_plan_and_is_rolled_back(
-    kind: str, when: str
-) -> None:
+def test_a_clustering_yields_to_a_write_after_its_plan_and_is_aborted(kind: str, when: str) -> None:
     table = loaded(kind)
     at = schedule(table, sort_by=("v",))
 
     def write() -> None:
         table.upsert(rows(("a", 10, "mon")))
 
-    with pytest.raises(WriteConflict, match="was rolled back"):
-        if when == "during it":
-            execute_while(table, at, write)
-        else:
-            write()
-            execute(table, at)
+    if when == "during it":
+        ended = execute_while(table, at, write)
+    else:
+        write()
+        ended = execute(table, at)
+    assert isinstance(ended, Aborted) and ended.instant.is_aborted
     assert pending(table) == ()
     assert found(table) == {("a", 10, "mon"): 1, ("b", 2, "mon"): 1, ("c", 3, "tue"): 1}
     assert check_table(storage_of(table)) == [] and list_leftovers(storage_of(table)) == []
-    assert len(load_timeline(storage_of(table)).completed(Action.ROLLBACK)) == 1
+    assert verify_table(storage_of(table)) == [] and not list_cancelled(storage_of(table))
     cluster(table, sort_by=("v",))
     assert sum(found(table).values()) == 3
 
@@ -81,8 +83,7 @@ def test_a_clustering_yields_to_an_overwrite_of_its_partition(kind: str) -> None
     table = loaded(kind)
     at = schedule(table, sort_by=("v",))
     table.insert_overwrite(rows(("z", 1, "mon")))
-    with pytest.raises(WriteConflict, match="was rolled back"):
-        execute(table, at)
+    assert isinstance(execute(table, at), Aborted)
     assert found(table) == {("z", 1, "mon"): 1, ("c", 3, "tue"): 1}
 
 
@@ -114,12 +115,13 @@ def test_in_buckets_logs_that_come_later_lie_on_top() -> None:
 def test_in_buckets_a_base_file_that_comes_later_wins(kind: str) -> None:
     table = loaded(kind)
     at = schedule(table, sort_by=("v",))
-    with pytest.raises(WriteConflict, match="was rolled back"):
-        execute_while(table, at, lambda: table.insert_overwrite(rows(("a", 10, "mon"))))
+    ended = execute_while(table, at, lambda: table.insert_overwrite(rows(("a", 10, "mon"))))
+    assert isinstance(ended, Aborted)
     assert found(table) == {("a", 10, "mon"): 1, ("c", 3, "tue"): 1}
     assert pending(table) == () and list_leftovers(storage_of(table)) == []
 
 
+@says("rfc66.commit.occ")
 @JOINED
 def test_a_writer_that_began_before_the_clustering_completed_writes_again(kind: str) -> None:
     """The write's rows went to groups that have ended since: it is refused, and then succeeds."""
@@ -158,22 +160,49 @@ def test_new_keys_beside_a_clustering_that_completes_are_no_conflict(kind: str) 
     assert sum(found(table).values()) == 4 and ("new", 10, "mon") in found(table)
 
 
+@says("cancel.goal.a")
 @JOINED
-def test_a_write_takes_the_plan_off_the_timeline_as_it_lands(kind: str) -> None:
-    """Whoever would execute the plan later, another engine included, finds none."""
+def test_a_write_cancels_the_plan_as_it_lands_and_a_clean_ends_it(kind: str) -> None:
     table = loaded(kind)
     at = schedule(table, sort_by=("v",))
     table.upsert(rows(("n", 1, "mon")))
-    assert [plan.requested_at for plan in pending(table)] == [at], "new keys go elsewhere"
+    assert not list_cancelled(storage_of(table)), "new keys go elsewhere"
     table.upsert(rows(("a", 10, "mon")))
-    assert pending(table) == ()
-    assert list_leftovers(storage_of(table)) == []
+    assert [plan.requested_at for plan in pending(table)] == [at]
+    assert list_cancelled(storage_of(table)) == {at}
+    table.clean()
+    assert pending(table) == () and not list_cancelled(storage_of(table))
+    assert [i.requested_at for i in load_timeline(storage_of(table)).aborted()] == [at]
+    assert list_leftovers(storage_of(table)) == [] and verify_table(storage_of(table)) == []
 
 
-def test_in_buckets_only_who_rewrites_a_group_ends_its_plan() -> None:
+@says("cancel.rollout.ingest")
+def test_in_buckets_only_who_rewrites_a_group_cancels_its_plan() -> None:
     table = loaded("MERGE_ON_READ 2")
     at = schedule(table, sort_by=("v",))
     table.upsert(rows(("a", 10, "mon")))
-    assert [plan.requested_at for plan in pending(table)] == [at]
+    assert not list_cancelled(storage_of(table))
     table.insert_overwrite(rows(("a", 11, "mon")))
-    assert pending(table) == ()
+    assert list_cancelled(storage_of(table)) == {at}
+
+
+@JOINED
+def test_a_plan_that_may_not_be_cancelled_keeps_its_file_groups(kind: str) -> None:
+    table = loaded(kind)
+    at = schedule(table, sort_by=("v",), cancellable=False)
+    with pytest.raises(WriteConflict, match="may not be cancelled"):
+        table.upsert(rows(("a", 10, "mon")))
+    assert [plan.requested_at for plan in pending(table)] == [at]
+    assert isinstance(execute(table, at), Committed)
+    table.upsert(rows(("a", 10, "mon")))
+    assert found(table) == {("a", 10, "mon"): 1, ("b", 2, "mon"): 1, ("c", 3, "tue"): 1}
+    assert list_leftovers(storage_of(table)) == [] and verify_table(storage_of(table)) == []
+
+
+def test_a_write_that_is_refused_cancels_nothing() -> None:
+    table = loaded("COPY_ON_WRITE None")
+    schedule(table, sort_by=("v",), partitions=["mon"])
+    schedule(table, sort_by=("v",), partitions=["tue"], cancellable=False)
+    with pytest.raises(WriteConflict, match="may not be cancelled"):
+        table.upsert(rows(("a", 10, "mon"), ("c", 10, "tue")))
+    assert not list_cancelled(storage_of(table))

@@ -67,7 +67,7 @@ def planned(plan: ClusteringPlan) -> list[list[str]]:
             },
             ["2026-01-29", "2026-01-30"],
         ),
-        ({"partition__filter__mode": "DAY_ROLLING"}, ["2026-01-13"]),
+        ({"partition__filter__mode": "DAY_ROLLING"}, ["2026-01-07"]),
         ({"strategy__partition__selected": "2026-01-03,nope"}, ["2026-01-03"]),
         ({"strategy__partition__regex__pattern": ".*-1[01]"}, ["2026-01-10", "2026-01-11"]),
         ({"strategy__partition__regex__pattern": "-10"}, []),

@@ -14,12 +14,12 @@ from lentic.format.commit_metadata import LOG_COMPACT
 from lentic.format.log_block import BlockKind, Header, decode_blocks
 from lentic.format.names import Action, State
 from lentic.format.plans import CompactionPlan, encode_compaction_plan
+from lentic.format.removable import REMOVABLE_KEY
 from lentic.format.times import RequestedAt
 from lentic.ingest.flow import prepare
 from lentic.services.compaction import schedule_compaction
 from lentic.services.compaction_plan import plan_operation
 from lentic.services.log_compaction import execute_log_compaction, schedule_log_compaction
-from lentic.services.log_compaction_plan import REMOVABLE
 from lentic.services.outcome import AlreadyCommitted, Committed
 from lentic.services.schedule import planned_groups
 from lentic.table import Table
@@ -29,6 +29,7 @@ from lentic.txn.transaction import transaction
 from lentic.write.commit import begin_write
 from lentic.write.operations import Operation, Request
 from lentic.write.run import run_write
+from tests.rfc.claims import says
 from tests.unit.builders import SCHEMA, new_table, rows
 
 ENGINE = LocalEngine(threads=1)
@@ -91,6 +92,7 @@ def loaded(ordering: str = "", **options: Any) -> Table:
 ORDERINGS = pytest.mark.parametrize("ordering", ["", "v"])
 
 
+@says("P21")
 @ORDERINGS
 def test_folded_logs_give_the_same_rows_at_every_moment(ordering: str) -> None:
     table = loaded(ordering)
@@ -240,7 +242,7 @@ def test_a_plan_says_whether_it_is_removable(
     (plan,) = load_timeline(table._opened.storage).pending(Action.LOGCOMPACTION)
     assert plan.state is State.REQUESTED
     extra = load_compaction_plan(table._opened.storage, plan).extra
-    assert extra == ({REMOVABLE: "true"} if is_removable else {})
+    assert extra.get(REMOVABLE_KEY) == ("true" if is_removable else None)
 
 
 def test_nothing_is_planned_while_a_write_is_pending() -> None:
@@ -264,6 +266,7 @@ def begin(table: Table, *given: tuple[str, int, str]) -> Callable[[], object]:
     return lambda: run_write(opened, ENGINE, source, prepared, begun)
 
 
+@says("P22")
 @pytest.mark.parametrize("completes", ["before the log compaction", "after it"])
 def test_of_equal_orderings_the_write_that_completed_later_wins_whatever_was_folded(
     completes: str,

@@ -14,6 +14,7 @@ from lentic.table import Table
 from lentic.timeline.reader import load_timeline
 from lentic.txn.transaction import OpenTable, transaction
 from lentic.write import markers
+from tests.rfc.claims import says
 from tests.unit.builders import StillClock, data_paths, new_table, rows, still_world
 
 HOUR_MS = 3_600_000
@@ -50,6 +51,7 @@ class Case:
         return swept
 
 
+@says("R5")
 def test_what_a_commit_does_not_name_goes_after_an_hour() -> None:
     case = Case()
     stray = case.put(case.first.requested_at)

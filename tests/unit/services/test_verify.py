@@ -10,6 +10,7 @@ from lentic.services.verify import verify_table
 from lentic.storage.memory import MemoryStorage
 from lentic.table import Table
 from lentic.timeline.reader import load_timeline
+from tests.rfc.claims import says
 from tests.unit.builders import new_table, rows
 
 
@@ -46,12 +47,14 @@ def test_a_file_of_another_length_is_found(table: Table) -> None:
     assert any(f"{path} has 5 bytes" in line for line in table.verify())
 
 
+@says("P1")
 def test_a_time_that_was_issued_twice_is_found(table: Table) -> None:
     last = load_timeline(_storage(table)).writes()[-1]
     _storage(table).put_if_absent(layout.timeline_file(f"{last.completed_at}.clean.requested"), b"")
     assert table.verify() == [f"time {last.completed_at} was issued twice"]
 
 
+@says("cancel.rollout.tools")
 def test_a_cancellation_that_came_too_late_is_found(table: Table) -> None:
     last = load_timeline(_storage(table)).writes()[-1]
     _storage(table).put_if_absent(f"{layout.CANCEL}/{last.requested_at}", b"")

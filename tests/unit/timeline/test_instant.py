@@ -8,6 +8,7 @@ import pytest
 
 from lentic.format.names import Action, State
 from lentic.timeline.instant import Instant
+from tests.rfc.claims import says
 from tests.unit.builders import completed, requested, time
 
 
@@ -19,6 +20,7 @@ def _instant(state: State, action: Action = Action.DELTACOMMIT) -> Instant:
 LEGAL = {(State.REQUESTED, State.INFLIGHT), (State.INFLIGHT, State.COMPLETED)}
 
 
+@says("cancel.format.state")
 @pytest.mark.parametrize(
     ("before", "after"),
     list(itertools.product([State.REQUESTED, State.INFLIGHT, State.COMPLETED], repeat=2)),

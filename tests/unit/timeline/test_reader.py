@@ -15,14 +15,16 @@ from lentic.format.plans import (
     encode_rollback_plan,
 )
 from lentic.storage.memory import MemoryStorage
-from lentic.timeline.instant import Instant
+from lentic.timeline.instant import PLANS, Instant
 from lentic.timeline.reader import (
+    load_active,
     load_commit_metadata,
     load_compaction_plan,
     load_rollback_plan,
     load_rollback_target,
     load_timeline,
 )
+from lentic.timeline.timeline import Timeline
 from tests.unit.builders import base_file, completed, metadata, put_commit, requested, time
 
 PLAN = CompactionPlan(
@@ -37,6 +39,20 @@ def test_only_files_directly_in_the_timeline_folder_count() -> None:
     storage.put_if_absent(f"{HISTORY}/{time(3)}_{time(4)}.commit", b"")
     storage.put_if_absent(f".hoodie/metadata/.hoodie/timeline/{time(5)}_{time(6)}.commit", b"")
     assert load_timeline(storage).instants == (instant,)
+
+
+@pytest.mark.parametrize("action", sorted(PLANS))
+def test_the_inflight_file_of_a_plan_that_is_gone_is_no_instant(action: Action) -> None:
+    """Who lost the lock long ago wakes and creates what the next holder had made for it, after the
+    plan was taken off the timeline."""
+    storage = MemoryStorage()
+    kept = put_commit(storage, 1, 2, metadata())
+    plan = Instant(requested(3), action, State.REQUESTED)
+    inflight = timeline_file(plan.at(State.INFLIGHT).file_name)
+    storage.put_if_absent(inflight, b"")
+    assert load_active(storage) == (Timeline((kept,)), (inflight,))
+    storage.put_if_absent(timeline_file(plan.file_name), b"plan")
+    assert load_active(storage) == (Timeline((kept, plan.at(State.INFLIGHT))), ())
 
 
 def test_commit_metadata_is_read_from_the_completed_file() -> None:

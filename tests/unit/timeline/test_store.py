@@ -16,6 +16,7 @@ from lentic.storage.memory import MemoryStorage
 from lentic.timeline import store
 from lentic.timeline.instant import Instant
 from lentic.timeline.reader import load_timeline
+from tests.rfc.claims import says
 from tests.unit.builders import FailingStorage, completed, put_instant, requested, time
 
 
@@ -77,6 +78,7 @@ def test_a_step_creates_the_file_of_its_state_with_its_content(step: Step) -> No
     assert load_timeline(storage).instants == (made,)
 
 
+@says("P2")
 @STEPS
 @pytest.mark.parametrize("content", [b"theirs", b"mine"])
 def test_a_file_that_is_there_already_is_a_conflict_and_stays_as_it_is(
@@ -151,6 +153,7 @@ def test_a_compaction_completes_as_a_commit() -> None:
     assert storage.read(timeline_file(f"{time(1)}_{time(2)}.commit")) == b"x"
 
 
+@says("P2")
 def test_a_completed_instant_can_be_neither_completed_again_nor_removed() -> None:
     done = INFLIGHT.at(State.COMPLETED, completed(2))
     with pytest.raises(AssertionError):

@@ -12,6 +12,7 @@ from lentic.errors import Corrupt, UnsupportedFormat
 from lentic.format.names import Action, State
 from lentic.timeline.instant import Instant
 from lentic.timeline.timeline import Timeline, parse_timeline
+from tests.rfc.claims import says
 from tests.unit.builders import completed, requested, time
 
 
@@ -121,6 +122,7 @@ def test_a_completed_file_of_an_older_layout_is_refused_not_ignored() -> None:
         _parse(f"{time(1)}.commit")
 
 
+@says("cancel.rollout.readers")
 def test_an_aborted_plan_is_neither_pending_nor_completed() -> None:
     timeline = _parse(f"{time(1)}.clustering.requested", f"{time(1)}.clustering.aborted")
     assert timeline.pending() == ()

@@ -14,6 +14,7 @@ from lentic.format.times import RequestedAt, Zone, format_time
 from lentic.timeline.instant import Instant
 from lentic.timeline.reader import load_timeline
 from lentic.txn.transaction import OpenTable, transaction
+from tests.rfc.claims import says
 from tests.unit.builders import (
     START_MS,
     WrappedStorage,
@@ -45,6 +46,7 @@ def _roll_back(table: OpenTable, target: Instant, upto: State) -> Instant:
         return rollback if upto is State.INFLIGHT else txn.finish_rollback(rollback, b"x")
 
 
+@says("P4")
 def test_a_write_goes_from_nothing_to_completed_with_rising_times() -> None:
     table = new_table()
     inflight = _begin(table)
@@ -96,6 +98,7 @@ def test_an_instant_completes_once() -> None:
     assert load_timeline(table.storage).instants == (done,)
 
 
+@says("R1")
 def test_an_instant_that_lost_its_inflight_file_cannot_complete() -> None:
     table = new_table()
     inflight = _begin(table)
@@ -104,6 +107,7 @@ def test_an_instant_that_lost_its_inflight_file_cannot_complete() -> None:
         _complete(table, inflight)
 
 
+@says("R1", "P8")
 @pytest.mark.parametrize("upto", [State.REQUESTED, State.INFLIGHT, State.COMPLETED])
 def test_an_instant_that_a_rollback_targets_cannot_complete(upto: State) -> None:
     table = new_table()
@@ -114,6 +118,7 @@ def test_an_instant_that_a_rollback_targets_cannot_complete(upto: State) -> None
     assert not load_timeline(table.storage).completed(Action.DELTACOMMIT)
 
 
+@says("R1")
 def test_the_refusal_holds_however_stale_the_writers_own_timeline_is() -> None:
     """C1, N8: whoever slept through a rollback looks at the timeline as it is now."""
     table = new_table()
@@ -166,6 +171,7 @@ def test_rollback_of_finds_the_rollback_in_every_state() -> None:
 # R9
 
 
+@says("P1")
 def test_all_times_of_a_standing_clock_differ() -> None:
     table = new_table()
     with transaction(table) as txn:
@@ -191,6 +197,7 @@ def test_a_clock_that_went_back_within_the_skew_is_no_hindrance() -> None:
     assert str(second.requested_at) > str(first.completed_at)
 
 
+@says("N11")
 def test_a_clock_that_went_back_further_stops_the_writer_before_anything_is_written() -> None:
     table = new_table()
     inflight = _begin(table)
@@ -203,6 +210,7 @@ def test_a_clock_that_went_back_further_stops_the_writer_before_anything_is_writ
     assert table.storage.walk("") == before
 
 
+@says("rfc66.time.atomic", "P3")
 @given(st.lists(st.tuples(st.integers(-150, 400), st.booleans()), min_size=1, max_size=12))
 @settings(max_examples=60, deadline=None)
 def test_completion_times_rise_in_the_order_of_publication(
@@ -229,6 +237,7 @@ def test_completion_times_rise_in_the_order_of_publication(
     assert published == sorted(published)
 
 
+@says("R12", "P4")
 def test_a_plan_is_published_only_at_a_time_of_its_own_transaction() -> None:
     table = new_table()
     with transaction(table) as txn:

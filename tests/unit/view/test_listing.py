@@ -12,6 +12,7 @@ from lentic.storage.memory import MemoryStorage
 from lentic.timeline.reader import load_timeline
 from lentic.view.files import FileGroup
 from lentic.view.listing import load_partition_view, load_table_view, load_writes
+from tests.rfc.claims import says
 from tests.unit.builders import (
     WrappedStorage,
     base_file,
@@ -141,6 +142,7 @@ def _archived(*first: str) -> MemoryStorage:
     return storage
 
 
+@says("N7", "P7")
 def test_files_of_archived_instants_need_a_history_that_reads() -> None:
     """P7, N7: a completion time that cannot be found is an error, never "pending"."""
     storage = _archived()

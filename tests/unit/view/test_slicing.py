@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from lentic.view.files import BaseFile, FileGroup, LogFile
 from lentic.view.slicing import BEGINNING, merge_order, slice_file_group
+from tests.rfc.claims import says
 from tests.unit.builders import GROUP, base_file, log_file, requested
 
 
@@ -19,6 +20,7 @@ def _slices(bases: list[BaseFile], logs: list[LogFile]) -> list[tuple[str, bool,
     return [(str(p.barrier), p.base is not None, list(p.logs)) for p in group.slices]
 
 
+@says("rfc66.demo")
 def test_the_demo_of_the_rfc() -> None:
     """RFC-66, appendix: l3 was requested before fg_t60 but completed after it, and follows it."""
     t10, t60 = base_file(10, 20), base_file(60, 80)
@@ -44,6 +46,7 @@ def test_it_is_the_barriers_request_that_counts_not_its_completion() -> None:
     assert _slices([base_file(60, 80)], [during]) == [(requested(60), True, [during])]
 
 
+@says("rfc66.slices.ids")
 def test_a_group_without_a_base_file_is_one_slice_from_the_beginning() -> None:
     l1, l2 = log_file(10, 20), log_file(11, 19)
     assert _slices([], [l1, l2]) == [(BEGINNING, False, [l2, l1])]
@@ -58,6 +61,7 @@ def test_the_first_compaction_keeps_the_slice_it_was_made_from() -> None:
     ]
 
 
+@says("rfc66.slices.newest", "rfc66.slices.ids")
 def test_base_files_without_logs_are_slices_newest_first() -> None:
     assert _slices([base_file(10, 20), base_file(60, 80), base_file(30, 31)], []) == [
         (requested(60), True, []),
@@ -70,6 +74,7 @@ def test_nothing_makes_a_group_without_slices() -> None:
     assert slice_file_group(GROUP, [], []) == FileGroup(GROUP, ())
 
 
+@says("rfc66.sort", "rfc66.slices.ascending", "R17")
 def test_logs_merge_by_completion_then_request_then_version_then_token() -> None:
     """R17: completion decides, though Hudi's own order starts with the request."""
     order = [
@@ -105,6 +110,7 @@ TIMES = st.lists(st.integers(1, 60), unique=True, max_size=5)
 LOGS = st.lists(st.tuples(st.integers(1, 60), st.integers(0, 30)), unique=True, max_size=12)
 
 
+@says("rfc66.slices.one", "rfc66.slices.find")
 @given(TIMES, LOGS, st.randoms(use_true_random=False))
 @settings(max_examples=500, deadline=None)
 def test_slices_partition_the_logs_as_a_naive_reading_of_the_rule_does(
@@ -140,6 +146,7 @@ def test_slices_partition_the_logs_as_a_naive_reading_of_the_rule_does(
         assert part.base is not None or part.logs, "a slice has something in it"
 
 
+@says("rfc66.plan.both")
 @given(TIMES, LOGS, st.integers(1, 100))
 @settings(max_examples=200, deadline=None)
 def test_a_plan_and_the_slice_it_opens_share_the_logs_without_rest(

@@ -18,6 +18,7 @@ from lentic.view.table_view import (
     gone_paths,
     without_gone,
 )
+from tests.rfc.claims import says
 from tests.unit.builders import base_file, completed, log_file, metadata, requested, time
 
 
@@ -40,6 +41,7 @@ def test_files_that_completed_writes_name_are_visible_with_listed_size_and_time(
     assert [(x.path, x.size, x.completed_at) for x in part.logs] == [(log.path, 8, completed(4))]
 
 
+@says("R5", "P14")
 def test_a_file_that_its_completed_instant_does_not_name_is_invisible() -> None:
     """R5: what a repeated task left behind lies beside the real file and is not read."""
     real, stray = log_file(1, 2), log_file(1, 2, token="0-0-9")
@@ -62,6 +64,7 @@ def test_files_of_pending_instants_are_invisible() -> None:
     assert [part.paths for part in group.slices] == [(base.path, log.path)]
 
 
+@says("P6")
 def test_a_pending_first_log_does_not_hide_its_group() -> None:
     """P6, N5."""
     pending, done = log_file(1, 9), log_file(2, 3)
@@ -150,6 +153,7 @@ def test_an_older_slice_may_be_cleaned_and_is_left_out() -> None:
     assert [part.paths for part in without_gone(group).slices] == [(new.path,)]
 
 
+@says("rfc66.travel.prune")
 def test_writes_that_completed_after_the_moment_do_not_exist_for_it() -> None:
     base, log, later = base_file(1, 2), log_file(3, 6), base_file(4, 5)
     writes = _committed(
@@ -174,6 +178,7 @@ FILES = st.lists(
 )
 
 
+@says("R5")
 @given(FILES, st.sets(st.integers(1, 9)), st.sets(st.sampled_from(["a", "b"])))
 @settings(max_examples=300, deadline=None)
 def test_visible_is_exactly_what_is_listed_named_completed_and_not_replaced(

@@ -27,6 +27,7 @@ from lentic.view.listing import load_table_view
 from lentic.write import markers
 from lentic.write.commit import Begun, begin_write, commit_write
 from lentic.write.status import WriteStatus
+from tests.rfc.claims import says
 from tests.unit.builders import (
     FailingStorage,
     data_paths,
@@ -63,6 +64,7 @@ def _commit(table: OpenTable, begun: Begun, *paths: str) -> None:
 # Completing
 
 
+@says("robust.case2.same", "R8")
 @BOTH
 def test_a_commit_names_exactly_the_files_of_its_statuses(action: Action) -> None:
     table = new_table()
@@ -91,6 +93,7 @@ def test_a_commit_of_nothing_is_a_commit() -> None:
     assert load_timeline(table.storage).instants[0].is_completed
 
 
+@says("robust.acid")
 def test_readers_see_a_write_at_its_completion_and_not_before() -> None:
     table = new_table()
     begun = begin(table)
@@ -116,6 +119,7 @@ def test_markers_go_after_the_commit() -> None:
 # Reconciliation
 
 
+@says("robust.twice", "P15")
 def test_announced_files_that_no_status_names_are_deleted_before_the_commit() -> None:
     """P15: the loser of two attempts, and a file that was announced but never written."""
     storage = FailingStorage()
@@ -132,6 +136,7 @@ def test_announced_files_that_no_status_names_are_deleted_before_the_commit() ->
     assert order.index("delete") < len(order) - 1 - order[::-1].index("put_if_absent")
 
 
+@says("R4")
 def test_files_of_other_runs_go_only_once_the_commit_has_landed() -> None:
     """R4: this run may have been given up, and another be at it."""
     storage = FailingStorage()
@@ -144,6 +149,7 @@ def test_files_of_other_runs_go_only_once_the_commit_has_landed() -> None:
     assert order[-1] == "delete"
 
 
+@says("R4", "P11")
 def test_files_of_other_instants_are_left_alone() -> None:
     table = new_table()
     other = begin(table)
@@ -154,6 +160,7 @@ def test_files_of_other_instants_are_left_alone() -> None:
     assert markers.list_announced(table.storage, other.instant.requested_at) == (theirs,)
 
 
+@says("P15")
 def test_a_delete_that_fails_fails_the_write() -> None:
     storage = FailingStorage()
     table = new_table(storage=storage)
@@ -181,6 +188,7 @@ def test_a_hostile_marker_cannot_make_a_commit_delete_the_tables_own_files() -> 
 # When things go wrong
 
 
+@says("R1", "P8")
 def test_a_write_that_was_rolled_back_meanwhile_cannot_commit() -> None:
     table = new_table()
     begun = begin(table)
@@ -192,6 +200,7 @@ def test_a_write_that_was_rolled_back_meanwhile_cannot_commit() -> None:
     assert load_timeline(table.storage).instants == ()
 
 
+@says("R15", "P19")
 def test_a_lost_reply_to_the_commit_is_a_commit() -> None:
     storage = FailingStorage()
     table = new_table(storage=storage)
@@ -202,6 +211,7 @@ def test_a_lost_reply_to_the_commit_is_a_commit() -> None:
     assert load_timeline(storage.inner).instants[0].is_completed
 
 
+@says("R15", "P19")
 def test_a_commit_nobody_can_confirm_is_unknown_and_nothing_is_deleted() -> None:
     """P19."""
     storage = FailingStorage()
@@ -258,6 +268,7 @@ def test_writes_to_different_groups_do_not_conflict() -> None:
     assert len(load_timeline(table.storage).completed()) == 2
 
 
+@says("rfc66.commit.noconflict")
 def test_appended_logs_never_conflict() -> None:
     table = new_table(buckets=1)
     slow = begin(table)
@@ -280,6 +291,7 @@ KEYS = pytest.mark.parametrize(
 )
 
 
+@says("robust.order.mdt")
 @KEYS
 def test_a_table_with_a_metadata_table_is_refused_before_anything_is_written(key: str) -> None:
     table = new_table()
@@ -291,6 +303,7 @@ def test_a_table_with_a_metadata_table_is_refused_before_anything_is_written(key
     assert table.storage.walk("") == before
 
 
+@says("robust.order.mdt")
 @KEYS
 def test_a_metadata_table_is_dropped_from_the_properties_if_the_user_says_so(key: str) -> None:
     table = new_table(options={"lentic.metadata.on_write": "drop"})
@@ -303,6 +316,7 @@ def test_a_metadata_table_is_dropped_from_the_properties_if_the_user_says_so(key
     _commit(table, begun, _file(table, begun))
 
 
+@says("robust.order.mdt", "P16")
 def test_a_metadata_table_that_appears_during_a_write_refuses_its_commit() -> None:
     """Another engine built one meanwhile; it does not know this write's files."""
     table = new_table(options={"lentic.metadata.on_write": "drop"})

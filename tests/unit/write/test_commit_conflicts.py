@@ -18,6 +18,7 @@ from lentic.table import Table
 from lentic.timeline.reader import load_timeline
 from lentic.txn.transaction import OpenTable
 from lentic.write.operations import Operation, Request
+from tests.rfc.claims import says
 from tests.unit.builders import SCHEMA, by_key, data_paths, new_table, rows
 from tests.unit.write.attempts import ENGINE, UPSERT, begin, finish, upsert
 
@@ -206,6 +207,7 @@ def test_a_group_that_another_changed_meanwhile_is_not_ended(
     assert _values(table) == {"a": 2}
 
 
+@says("rfc66.occ.small")
 @pytest.mark.parametrize("table_type", ["MERGE_ON_READ", COW])
 @pytest.mark.parametrize("request_", [UPSERT, INSERT], ids=["upsert", "insert"])
 def test_two_writes_cannot_both_fill_one_small_file(table_type: str, request_: Request) -> None:
@@ -227,6 +229,7 @@ def test_writes_to_new_groups_stand_in_no_ones_way(table_type: str) -> None:
     assert _values(table) == {"a": 1, "b": 2}
 
 
+@says("N12")
 def test_a_small_file_whose_compaction_is_planned_meanwhile_is_not_filled() -> None:
     table = new_table(buckets=None)
     upsert(table, rows(("a", 1, "d")))

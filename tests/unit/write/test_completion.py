@@ -19,6 +19,7 @@ from lentic.world import World
 from lentic.write import completion
 from lentic.write.completion import Share
 from lentic.write.status import WriteStatus
+from tests.rfc.claims import says
 from tests.unit.builders import (
     FailingStorage,
     WrappedStorage,
@@ -53,6 +54,7 @@ class Interrupted(WrappedStorage):
 # --- one share, several attempts ------------------------------------------------------------------
 
 
+@says("robust.cm.end", "robust.cm.content")
 def test_a_share_is_complete_once_an_attempt_said_so() -> None:
     storage = MemoryStorage()
     assert completion.find_completed(storage, AT, SHARE) is None
@@ -62,6 +64,7 @@ def test_a_share_is_complete_once_an_attempt_said_so() -> None:
     assert completion.find_completed(storage, requested(2), SHARE) is None
 
 
+@says("robust.cm.whole")
 def test_a_share_may_have_several_files_or_none() -> None:
     storage = MemoryStorage()
     first, second = write(storage, 1), write(storage, 2)
@@ -72,6 +75,7 @@ def test_a_share_may_have_several_files_or_none() -> None:
     assert completion.find_completed(storage, AT, nothing) == ()
 
 
+@says("robust.cm.3.lost", "robust.cm.key")
 def test_the_second_attempt_removes_its_file_and_reports_the_first_ones() -> None:
     storage = MemoryStorage()
     winner, loser = write(storage, 0), write(storage, 1)
@@ -80,6 +84,7 @@ def test_the_second_attempt_removes_its_file_and_reports_the_first_ones() -> Non
     assert data_paths(storage) == [winner.stat.path]
 
 
+@says("S1", "R6")
 def test_exactly_one_attempt_wins_wherever_the_other_one_cuts_in() -> None:
     """S1: two attempts, the second run in full before each storage call of the first."""
     call, winners = 0, set()
@@ -114,6 +119,7 @@ def test_exactly_one_attempt_counts_wherever_the_first_one_is_killed() -> None:
     assert outcomes == {path_of(0), path_of(1)}
 
 
+@says("S10")
 def test_a_loser_of_the_winners_name_does_not_delete_it() -> None:
     """S10: two drivers whose tokens are equal, or an attempt that says it twice."""
     storage = MemoryStorage()
@@ -124,6 +130,7 @@ def test_a_loser_of_the_winners_name_does_not_delete_it() -> None:
     assert data_paths(storage) == [shared.stat.path]
 
 
+@says("S12")
 def test_an_attempt_whose_word_was_lost_on_the_way_back_is_found_complete() -> None:
     storage = FailingStorage()
     storage.fail_after = lambda op, path: op == "put_if_absent" and path.startswith(FOLDER)
@@ -162,6 +169,7 @@ def test_a_loser_deletes_nothing_when_the_winner_cannot_be_told_any_more() -> No
 # --- the key --------------------------------------------------------------------------------------
 
 
+@says("S8", "robust.cm.key")
 def test_two_rounds_and_two_tasks_on_one_file_group_all_land() -> None:
     """S8: keyed by file id alone, the second handle would be skipped and its rows lost."""
     storage = MemoryStorage()
@@ -214,6 +222,7 @@ def test_a_marker_in_the_place_of_another_instant_is_corrupt() -> None:
 # --- durability and damage ------------------------------------------------------------------------
 
 
+@says("S6")
 @pytest.mark.parametrize("content", [None, b"", b"012345678", b"0123456789+"])
 def test_a_file_that_is_not_as_its_marker_says_is_detected(content: bytes | None) -> None:
     """S6: the machine lost what it had not written through, though it kept the marker."""
@@ -230,6 +239,7 @@ def test_a_file_that_is_not_as_its_marker_says_is_detected(content: bytes | None
     assert path_of(1) in data_paths(storage), "nothing is removed on the word of a broken marker"
 
 
+@says("R6")
 @pytest.mark.parametrize("content", [None, b"", b"012345678"])
 def test_a_file_that_is_not_there_cannot_be_completed(content: bytes | None) -> None:
     storage = MemoryStorage()
@@ -240,6 +250,7 @@ def test_a_file_that_is_not_there_cannot_be_completed(content: bytes | None) -> 
     assert completion.find_completed(storage, AT, SHARE) is None
 
 
+@says("S7")
 def test_a_marker_cut_at_any_byte_is_corrupt() -> None:
     """S7."""
     storage = MemoryStorage()
@@ -254,6 +265,7 @@ def test_a_marker_cut_at_any_byte_is_corrupt() -> None:
     assert completion.find_completed(storage, AT, SHARE) == (status_of(path_of(0)),)
 
 
+@says("S7")
 def test_a_marker_with_any_byte_changed_is_corrupt() -> None:
     storage = MemoryStorage()
     attempt(storage, 0)

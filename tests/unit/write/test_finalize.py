@@ -19,6 +19,7 @@ from lentic.testing.crash_sweep import sweep
 from lentic.world import World
 from lentic.write import completion
 from lentic.write.completion import Accepted, Share
+from tests.rfc.claims import says
 from tests.unit.builders import FailingStorage, WrappedStorage, base_file, requested, time
 from tests.unit.write.shares import AT, FOLDER, SHARE, attempt, forge, path_of, status_of, write
 
@@ -71,6 +72,7 @@ def test_to_ask_whether_a_write_is_finalized_costs_one_look() -> None:
     assert [op for op, _ in storage.calls] == ["info", "info"]
 
 
+@says("robust.fm.order")
 def test_statuses_are_durable_before_the_marker_is_made() -> None:
     """R7, R8."""
     storage = WrappedStorage()
@@ -114,6 +116,7 @@ def test_a_lost_reply_is_no_conflict_with_oneself() -> None:
     assert completion.load_accepted(storage, AT) == tuple(accepted)
 
 
+@says("S5")
 def test_another_run_is_refused_even_with_the_same_set() -> None:
     """S5: a restarted driver does not take the instant over by accident."""
     storage = MemoryStorage()
@@ -124,6 +127,7 @@ def test_another_run_is_refused_even_with_the_same_set() -> None:
     assert storage.walk("") == before
 
 
+@says("robust.fm.one")
 def test_another_set_is_refused_even_of_the_same_run() -> None:
     """Case 2 of the design: a stage evaluated again after the driver has decided."""
     storage = MemoryStorage()
@@ -133,6 +137,7 @@ def test_another_set_is_refused_even_of_the_same_run() -> None:
     assert set(completion.load_accepted(storage, AT)) == set(accepted)
 
 
+@says("robust.fm.one")
 def test_of_two_runs_with_different_sets_one_is_refused_wherever_the_other_cuts_in() -> None:
     call = 0
     while True:
@@ -203,6 +208,7 @@ def test_two_attempts_at_one_share_are_never_both_accepted() -> None:
 # --- recovery -------------------------------------------------------------------------------------
 
 
+@says("S4")
 def test_recovery_serves_what_was_accepted_and_no_stray_beside_it() -> None:
     """S4: a stray of the same instant and file group lies there, as if it belonged."""
     storage = MemoryStorage()
@@ -330,6 +336,7 @@ def test_only_instants_are_listed() -> None:
     assert completion.list_with_completions(storage) == (frozenset(), frozenset())
 
 
+@says("R18")
 def test_nothing_lies_where_apache_hudi_looks_for_markers() -> None:
     storage = MemoryStorage()
     finalized(storage)

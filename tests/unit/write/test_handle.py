@@ -12,6 +12,7 @@ from lentic.format.names import parse_base_file, parse_log_file
 from lentic.format.record_fields import META_FIELDS
 from lentic.write.completion import remove_completions
 from lentic.write.markers import list_announced
+from tests.rfc.claims import says
 from tests.unit.builders import (
     SCHEMA,
     WrappedStorage,
@@ -36,6 +37,7 @@ BOTH = pytest.mark.parametrize("table_type", [MOR, COW])
 # Order of calls
 
 
+@says("robust.begin")
 @BOTH
 def test_a_marker_precedes_every_data_file(table_type: str) -> None:
     storage = WrappedStorage()
@@ -59,6 +61,7 @@ def test_a_marker_precedes_every_data_file(table_type: str) -> None:
         assert known < at
 
 
+@says("robust.cm.aborted", "robust.begin")
 @BOTH
 def test_an_attempt_that_dies_while_writing_leaves_only_what_its_markers_name(
     table_type: str,
@@ -82,6 +85,7 @@ def test_an_attempt_that_dies_while_writing_leaves_only_what_its_markers_name(
 # Names
 
 
+@says("S10")
 @BOTH
 def test_two_attempts_never_share_a_name(table_type: str) -> None:
     table = new_table(table_type=table_type, buckets=1)
@@ -101,6 +105,7 @@ def test_two_attempts_never_share_a_name(table_type: str) -> None:
     assert {found.file_id for found in parsed if found} == {bucket_file_id(0)}
 
 
+@says("S10")
 def test_every_run_of_a_write_has_a_nonce_of_its_own() -> None:
     table = new_table(table_type=COW, buckets=1)
     for number in range(5):

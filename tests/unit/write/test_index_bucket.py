@@ -15,6 +15,7 @@ from lentic.format.bucket import bucket_file_id
 from lentic.format.table_config import KeyGenerator
 from lentic.write.index_bucket import BucketIndex
 from lentic.write.placement import KeyRules, key_rules
+from tests.rfc.claims import says
 from tests.unit.builders import SCHEMA, new_table, rows
 
 RULES = KeyRules(
@@ -60,6 +61,7 @@ def test_groups_hold_every_row_once_in_order_and_one_key_in_one_group(
     assert sorted(numbers) == list(range(len(given)))
 
 
+@says("rfc66.pre.same")
 @given(ROWS, st.integers(1, 9), st.integers(1, 5))
 @settings(max_examples=150, deadline=None)
 def test_rows_of_one_group_get_one_number_however_the_batches_are_cut(

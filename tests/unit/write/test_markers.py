@@ -8,12 +8,14 @@ from lentic.errors import LenticError
 from lentic.format.layout import PROPERTIES
 from lentic.storage.memory import MemoryStorage
 from lentic.write import markers
+from tests.rfc.claims import says
 from tests.unit.builders import base_file, log_file, requested, time
 
 BASE, LOG = base_file(1, 2).path, log_file(1, 2).path
 DIRECTORY = f".hoodie/.temp/{time(1)}"
 
 
+@says("robust.cm.begin")
 def test_an_announced_file_is_listed_once_under_the_name_hudi_gives_its_marker() -> None:
     storage = MemoryStorage()
     markers.announce(storage, requested(1), BASE, "MERGE")

@@ -22,6 +22,7 @@ from lentic.write.completion import Accepted, Share, decode_accepted, statuses_o
 from lentic.write.handle import EmptyHandle, Once
 from lentic.write.markers import list_announced
 from lentic.write.status import WriteStatus
+from tests.rfc.claims import says
 from tests.unit.builders import WrappedStorage, data_paths, new_table, rows
 from tests.unit.write.attempts import begin, make_handle, make_writing, read_all, upsert
 from tests.unit.write.shares import AT, SHARE, attempt, path_of, write
@@ -47,6 +48,7 @@ def _finalize(storage: Storage, *accepted: Accepted) -> None:
 # One share
 
 
+@says("robust.cm.2", "robust.cm.3.won")
 @BOTH
 def test_the_first_attempt_writes_and_says_so(on_rerun: OnRerun) -> None:
     storage = MemoryStorage()
@@ -64,6 +66,7 @@ def test_a_share_with_nothing_to_write_is_complete_too(on_rerun: OnRerun) -> Non
     assert once.do(SHARE, _never) == Accepted(SHARE, ())
 
 
+@says("robust.cm.1")
 @BOTH
 def test_an_attempt_after_the_first_writes_nothing_and_reports_the_same(on_rerun: OnRerun) -> None:
     storage = MemoryStorage()
@@ -84,6 +87,7 @@ def test_other_shares_are_not_taken_for_this_one(on_rerun: OnRerun) -> None:
         assert [status.stat.path for status in accepted.statuses] == [path_of(0, share)]
 
 
+@says("robust.cm.3.lost")
 @BOTH
 def test_of_two_attempts_at_the_same_time_the_slower_removes_its_files(on_rerun: OnRerun) -> None:
     storage = MemoryStorage()
@@ -113,6 +117,7 @@ def test_an_attempt_that_fails_leaves_the_share_to_the_next(on_rerun: OnRerun) -
     assert once.do(SHARE, _writes(storage, 1)).statuses[0].stat.path == path_of(1)
 
 
+@says("S6")
 @BOTH
 def test_a_share_that_is_complete_with_a_file_that_is_gone_is_not_written_again(
     on_rerun: OnRerun,
@@ -214,6 +219,7 @@ def test_an_open_write_has_nothing_to_serve() -> None:
         assert Once(storage, AT, on_rerun).after_finalize(0) is None
 
 
+@says("robust.fm.fail")
 def test_a_task_that_runs_again_after_the_end_fails_if_so_asked() -> None:
     storage = MemoryStorage()
     _finalize(storage)
@@ -222,6 +228,7 @@ def test_a_task_that_runs_again_after_the_end_fails_if_so_asked() -> None:
     assert caught.value.where == storage.root
 
 
+@says("robust.fm.recover")
 def test_a_task_that_runs_again_after_the_end_serves_what_was_accepted_of_it() -> None:
     storage = MemoryStorage()
     shares = [
@@ -349,6 +356,7 @@ def test_an_attempt_that_outlives_the_commit_leaves_no_file(on_rerun: OnRerun) -
     assert len(read_all(table)) == 20
 
 
+@says("S8")
 @BOTH
 def test_a_group_is_emptied_once_and_apart_from_what_else_is_written_to_it(
     on_rerun: OnRerun,

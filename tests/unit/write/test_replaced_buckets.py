@@ -12,6 +12,7 @@ from lentic.format.names import Action
 from lentic.timeline.reader import load_timeline
 from lentic.txn.transaction import OpenTable, transaction
 from lentic.view.listing import load_table_view
+from tests.rfc.claims import says
 from tests.unit.builders import new_table, rows
 from tests.unit.write.attempts import FIRST, begin, read_all, run_attempt, upsert
 
@@ -65,6 +66,7 @@ def test_other_partitions_keep_their_file_ids(table_type: str) -> None:
     assert second == bucket_file_id(0)
 
 
+@says("robust.ids.driver")
 def test_attempts_at_one_write_choose_the_same_new_file_id() -> None:
     table = new_table(buckets=1)
     upsert(table, rows(("a", 1, "d")))

@@ -1,0 +1,232 @@
+"""What a plan costs after a commit to three partitions, by how many partitions there are.
+
+    make bench-planning                                 1,000 to 640,000 partitions
+    make bench-planning ARGS="--sizes 1000,10000"
+
+For each service and size: storage calls, processor and wall time of one plan, but for its
+publication, the fastest of several, for what else runs on the machine only makes it slower; beside
+it the same with the look at what changed switched off, for sizes where that is bearable; there all
+partitions are listed in one call, a walk. A service is `ok` if the calls are the same at every size
+and the slowest is within 20% of the fastest, by processor time; else `OVER`.
+
+The tables are real folders on this machine's disk: a directory and a base file per partition, empty
+files where nobody looks inside, made by commits of a thousand partitions each that lie in the
+archived timeline, merged into one file. The partitions that are written to, their logs and base
+files, and all plans and commits since are made by lentic itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import lentic
+from bench.planning import CountingStorage
+from lentic.format import layout
+from lentic.format.commit_metadata import CommitMetadata, WriteStat, encode_commit_metadata
+from lentic.format.lsm import (
+    ArchivedRow,
+    ArchivedTimes,
+    ListedFile,
+    encode_manifest,
+    encode_rows,
+    name_rows,
+)
+from lentic.format.names import Action, BaseFileName, format_base_file
+from lentic.format.plan_window import PlanWindow
+from lentic.format.times import CompletedAt, RequestedAt
+from lentic.services.catalog import SERVICES
+from lentic.services.explain import draft
+from lentic.txn.transaction import OpenTable
+
+SIZES = "1000,10000,100000,640000"
+FULL_MAX = 100_000
+HOT = 3
+PER_COMMIT = 1_000
+REPEATS = 200
+LIMIT = 1.2
+SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("v", pa.int64())])
+OPTIONS = {
+    "hoodie.clustering.plan.strategy.sort.columns": "v",
+    "hoodie.clean.commits.retained": 1,
+    "hoodie.log.compaction.blocks.threshold": 2,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """One plan, or the fastest of several."""
+
+    calls: int
+    cpu_ms: float
+    wall_ms: float
+    considered: int
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser("bench.planning_services", description=__doc__)
+    parser.add_argument("--sizes", default=SIZES, help=f"partitions, by default {SIZES}")
+    parser.add_argument("--full-max", type=int, default=FULL_MAX, help="largest full look")
+    parser.add_argument("--folder", type=Path, help="make the tables here, and remove them")
+    given = parser.parse_args()
+    sizes = [int(size) for size in given.sizes.split(",")]
+    found: dict[str, dict[int, Cost]] = {service: {} for service in SERVICES}
+    full: dict[str, dict[int, Cost]] = {service: {} for service in SERVICES}
+    for size in sizes:
+        folder = Path(tempfile.mkdtemp(prefix="lentic-planning-", dir=given.folder))
+        try:
+            _measure_size(folder, size, found, full, looks_at_all=size <= given.full_max)
+        finally:
+            shutil.rmtree(folder)
+    return _report(sizes, found, full)
+
+
+def _measure_size(
+    folder: Path,
+    size: int,
+    found: dict[str, dict[int, Cost]],
+    full: dict[str, dict[int, Cost]],
+    *,
+    looks_at_all: bool,
+) -> None:
+    begun = time.perf_counter()
+    table = _make_table(folder / "table", size)
+    os.sync()  # else the disk is busy with what was made while plans are measured
+    took = time.perf_counter() - begun
+    print(f"{size:,} partitions made in {took:.0f} s", file=sys.stderr, flush=True)
+    for service in SERVICES:
+        found[service][size] = _measure(table._opened, service, repeats=REPEATS)
+        if looks_at_all:
+            clean = replace(table._opened.services.clean, incremental=False)
+            services = replace(table._opened.services, incremental=False, clean=clean)
+            told = replace(table._opened, services=services)
+            full[service][size] = _measure(told, service, repeats=1)
+
+
+# --- a table ------------------------------------------------------------------------------------
+
+
+def _make_table(path: Path, size: int) -> lentic.Table:
+    """A table that every service has looked after once, then a commit or two to hot partitions."""
+    lentic.create(str(path), SCHEMA, key="id", partition_by="part", buckets=1)
+    table = lentic.open(str(path), options=OPTIONS)
+    for value in range(3):
+        table.upsert(_rows(value))
+    for service in ("log_compaction", "compaction", "clustering", "clean"):
+        plan = table.schedule(service)
+        assert plan is not None, service
+        table.execute(plan)
+    _plant(path, size - HOT)
+    for value in range(3, 6):  # so often that there is something to fold, and to clean
+        table.upsert(_rows(value))
+    table.compact()
+    table.upsert(_rows(6))
+    table.upsert(_rows(7))
+    return table
+
+
+def _rows(value: int) -> pa.Table:
+    parts = [f"hot-{number}" for number in range(HOT)]
+    return pa.table([[f"k-{p}" for p in parts], parts, [value] * HOT], schema=SCHEMA)
+
+
+def _plant(path: Path, count: int) -> None:
+    """Partitions of long ago: folders and files, and archived commits that name them."""
+    rows = list(_archived(path, count))
+    name, data = name_rows(rows, 2), encode_rows(rows)
+    history = path / layout.HISTORY
+    history.mkdir(parents=True, exist_ok=True)
+    (history / str(name)).write_bytes(data)
+    (history / "manifest_1").write_bytes(encode_manifest([ListedFile(name, len(data))]))
+    (history / "_version_").write_text("1")
+
+
+def _archived(path: Path, count: int) -> Iterator[ArchivedRow]:
+    for number, start in enumerate(range(0, count, PER_COMMIT)):
+        at = RequestedAt(f"20200101{2 * number:09d}")
+        done = CompletedAt(f"20200101{2 * number + 1:09d}")
+        stats = []
+        for partition in range(start, min(start + PER_COMMIT, count)):
+            folder = f"old-{partition:06d}"
+            file_id = f"00000000-{partition:08d}-0"
+            name = format_base_file(BaseFileName(file_id, "0-0-0", at))
+            os.mkdir(path / folder)
+            os.close(os.open(path / folder / name, os.O_CREAT | os.O_WRONLY))
+            stats.append(_stat(file_id, folder, name))
+        metadata = CommitMetadata("UPSERT", False, tuple(stats))
+        times = ArchivedTimes(at, Action.DELTACOMMIT, done)
+        yield ArchivedRow(times, encode_commit_metadata(metadata))
+
+
+def _stat(file_id: str, partition: str, name: str) -> WriteStat:
+    path = f"{partition}/{name}"
+    return WriteStat(file_id, path, partition, None, 1, 0, 1, 0, 0)
+
+
+# --- measuring ----------------------------------------------------------------------------------
+
+
+def _measure(table: OpenTable, service: str, *, repeats: int) -> Cost:
+    gc.collect()
+    gc.freeze()  # what making the table left in memory is none of a planner's business
+    costs = [_plan_once(table, service) for _ in range(repeats)]
+    return Cost(
+        calls=max(cost.calls for cost in costs),
+        cpu_ms=min(cost.cpu_ms for cost in costs),
+        wall_ms=min(cost.wall_ms for cost in costs),
+        considered=costs[-1].considered,
+    )
+
+
+def _plan_once(table: OpenTable, service: str) -> Cost:
+    storage = CountingStorage(table.storage)
+    counted: Any = replace(table, storage=storage)  # type: ignore[arg-type]
+    looks: list[PlanWindow] = []
+    schedule: Callable[..., Any] = SERVICES[service].schedule
+    wall, cpu = time.perf_counter(), time.process_time()
+    drafted = draft(counted, lambda dry: schedule(dry, on_look=looks.append))
+    cpu_ms = 1000 * (time.process_time() - cpu)
+    wall_ms = 1000 * (time.perf_counter() - wall)
+    assert drafted is not None, f"{service} should find something to do"
+    return Cost(sum(storage.calls.values()), cpu_ms, wall_ms, looks[-1].considered)
+
+
+def _report(
+    sizes: list[int], found: dict[str, dict[int, Cost]], full: dict[str, dict[int, Cost]]
+) -> int:
+    print(
+        f"{'service':<16}{'partitions':>11}{'looked at':>10}{'calls':>7}{'cpu ms':>9}"
+        f"{'wall ms':>9}   {'full: calls':>12}{'cpu ms':>10}{'wall ms':>10}"
+    )
+    over = 0
+    for service, costs in found.items():
+        for size in sizes:
+            cost, whole = costs[size], full[service].get(size)
+            line = f"{service:<16}{size:>11,}{cost.considered:>10}{cost.calls:>7}"
+            line += f"{cost.cpu_ms:>9.1f}{cost.wall_ms:>9.1f}"
+            if whole is not None:
+                line += f"   {whole.calls:>12,}{whole.cpu_ms:>10.0f}{whole.wall_ms:>10.0f}"
+            print(line)
+        calls = {cost.calls for cost in costs.values()}
+        times = [cost.cpu_ms for cost in costs.values()]
+        is_flat = len(calls) == 1 and max(times) <= LIMIT * min(times)
+        over += not is_flat
+        said = "same calls" if len(calls) == 1 else f"calls {min(calls)} to {max(calls)}"
+        verdict = "ok" if is_flat else "OVER"
+        print(f"{service:<16}{said}, time {max(times) / min(times):.2f}x: {verdict}\n")
+    return 1 if over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

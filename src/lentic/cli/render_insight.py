@@ -1,0 +1,64 @@
+"""Answers and findings -> text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from lentic.cli.render import grid
+from lentic.insight.answers import Answer, Health, Severity, Version
+from lentic.services.next_steps import NextStep
+
+_COLOUR = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
+
+
+def render_answer(answer: Answer) -> Group:
+    parts: list[RenderableType] = [grid(f"{answer.kind} {answer.question}", ("", ""), answer.facts)]
+    parts += [Text(f"• {reason.says}") for reason in answer.reasons]
+    if answer.versions:
+        columns = ("write", "completed at", "ordering", "what", "file", "")
+        parts.append(grid("versions, in merge order", columns, map(_version, answer.versions)))
+    parts += _next_steps(answer.next_steps)
+    parts += [Text(f"not looked at: {what}", style="dim") for what in answer.not_looked_at]
+    return Group(*parts)
+
+
+def _version(version: Version) -> tuple[object, ...]:
+    ordering = ", ".join("null" if v is None else v for v in version.ordering)
+    kind = f"partial {version.kind}" if version.is_partial else version.kind
+    won = "won" if version.won else ""
+    return version.commit, version.completed_at or "", ordering, kind, version.file, won
+
+
+def _next_steps(steps: tuple[NextStep, ...]) -> Iterator[Text]:
+    yield from (Text(f"next: {step.shell}", style="bold") for step in steps)
+
+
+def say_cancelled(told: Mapping[str, Any]) -> str:
+    """What a cancellation promised."""
+    at = told["requested_at"]
+    if told["state"] == "aborted":
+        return f"clustering {at} is aborted already: it was never committed."
+    return (
+        f"clustering {at} is cancelled: it will not be committed, whoever executes it.\n"
+        f"It ends as aborted when its executor or a clean comes to it, or now: "
+        f"{told['next_step']['shell']}"
+    )
+
+
+def render_health(health: Health) -> Group:
+    verdict = "is healthy." if health.is_healthy else "needs care."
+    parts: list[RenderableType] = [Text(f"{health.path} {verdict}", style="bold")]
+    for finding in health.findings:
+        line = Text(f"{finding.severity.value:8}", style=_COLOUR[finding.severity])
+        parts.append(line.append(finding.says, style=""))
+        if finding.remedy:
+            parts.append(Text(f"{'':8}{finding.remedy.shell}", style="bold"))
+    looked = ", ".join(f"{count} {what}" for what, count in health.looked_at)
+    if looked:
+        parts.append(Text(f"looked at: {looked}", style="dim"))
+    parts += [Text(f"not looked at: {what}", style="dim") for what in health.not_looked_at]
+    return Group(*parts)

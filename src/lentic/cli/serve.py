@@ -1,0 +1,289 @@
+"""`lentic serve`: look after many tables until told to stop."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+
+import lentic
+from lentic.api import open_parts
+from lentic.config.groups import PROGRESS, REGISTRY, ShowProgress, storage_options
+from lentic.config.options import Settings, resolve
+from lentic.config.services import ServiceOptions
+from lentic.config.sharing import LockOptions, SharingOptions
+from lentic.engine import Engine
+from lentic.errors import ConfigError, LenticError
+from lentic.runner.budget import Budget
+from lentic.runner.decide import parse_services
+from lentic.runner.events import Event, format_json, format_text
+from lentic.runner.find import Place, find_tables
+from lentic.runner.loop import Orders, Outside, Runner
+from lentic.runner.metrics import Metrics
+from lentic.runner.metrics_server import Answer, serving
+from lentic.runner.stop import SignalStop
+from lentic.storage.open import open_storage
+from lentic.txn.transaction import OpenTable
+from lentic.world import real_world
+
+_log = logging.getLogger(__name__)
+_SIZE = re.compile(r"(\d+)\s*([kmgt]?)(i?b)?\Z", re.IGNORECASE)
+_UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_WHAT, _LIMITS, _METRICS = "What is done", "Limits", "Metrics"
+
+
+Paths = Annotated[
+    list[str],
+    typer.Argument(help="Tables, or folders of tables.", show_default=False, metavar="PATH"),
+]
+Services = Annotated[
+    str,
+    typer.Option(
+        help="Comma-separated: compaction, log_compaction, clustering, clean, archive, "
+        "failed_writes. Without it all but log compaction and clustering, which the options "
+        "hoodie.log.compaction.inline and hoodie.clustering.inline turn on; and every plan that "
+        "somebody left pending.",
+        show_default=False,
+        rich_help_panel=_WHAT,
+    ),
+]
+GivenOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        "-o",
+        help="An option for all tables, hoodie.…=value; may be repeated. Say how the tables' "
+        "writers share them, and heartbeats, as the writers do.",
+        show_default=False,
+        metavar="KEY=VALUE",
+        rich_help_panel=_WHAT,
+    ),
+]
+Master = Annotated[
+    str,
+    typer.Option(
+        help="Run on this Spark master; without it in threads of this process.",
+        metavar="MASTER",
+        show_default=False,
+        rich_help_panel=_WHAT,
+    ),
+]
+Once = Annotated[
+    bool,
+    typer.Option(
+        "--once",
+        help="One pass over the tables, then end; exit code 1 if anything failed.",
+        rich_help_panel=_WHAT,
+    ),
+]
+Interval = Annotated[
+    float, typer.Option(min=0.05, help="Seconds between passes.", rich_help_panel=_WHAT)
+]
+Depth = Annotated[
+    int,
+    typer.Option(
+        min=0, max=20, help="Folders down that tables are looked for.", rich_help_panel=_WHAT
+    ),
+]
+Rescan = Annotated[
+    float,
+    typer.Option(
+        min=0, help="Seconds between looks for new tables in folders.", rich_help_panel=_WHAT
+    ),
+]
+MaxBytes = Annotated[
+    str,
+    typer.Option(
+        help="Bytes that a pass may write, such as 20GB, and the size of new plans; what does not "
+        "fit waits for the next pass.",
+        metavar="SIZE",
+        show_default=False,
+        rich_help_panel=_LIMITS,
+    ),
+]
+MaxMinutes = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        help="Minutes after which a pass begins nothing more; 0: no limit.",
+        rich_help_panel=_LIMITS,
+    ),
+]
+MaxActionMinutes = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        help="Minutes after which one action is stopped, and tried again later; 0: no limit.",
+        rich_help_panel=_LIMITS,
+    ),
+]
+Grace = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        help="Seconds that the action under way has to finish after SIGTERM or SIGINT.",
+        rich_help_panel=_LIMITS,
+    ),
+]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help="Answer GET /metrics (Prometheus) and /healthz on this port; 0: any free one.",
+        show_default=False,
+        rich_help_panel=_METRICS,
+    ),
+]
+MetricsHost = Annotated[
+    str, typer.Option(help="The address to listen on.", rich_help_panel=_METRICS)
+]
+MetricsFile = Annotated[
+    str,
+    typer.Option(
+        help="Write the metrics to this file after each pass, for a collector of text files.",
+        show_default=False,
+        rich_help_panel=_METRICS,
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object per line instead of text.")]
+
+
+def serve(
+    paths: Paths,
+    services: Services = "",
+    option: GivenOptions = None,
+    spark: Master = "",
+    once: Once = False,
+    interval: Interval = 30.0,
+    depth: Depth = 3,
+    rescan: Rescan = 300.0,
+    max_bytes: MaxBytes = "",
+    max_minutes: MaxMinutes = 0.0,
+    max_action_minutes: MaxActionMinutes = 0.0,
+    grace: Grace = 20.0,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = "127.0.0.1",
+    metrics_file: MetricsFile = "",
+    as_json: Json = False,
+) -> None:
+    """Look after many tables: run what is due, finish what others left.
+
+    Start it as often as you like, on as many machines as you like. A plan is
+    executed by one of them at a time, and when that one dies another takes
+    over. Each action prints one line. SIGTERM or SIGINT end it in good order.
+    """
+    orders = Orders(
+        services=parse_services(services),
+        budget=Budget(parse_size(max_bytes), max_minutes * 60),
+        interval_s=interval,
+        rescan_s=rescan,
+        action_s_max=max_action_minutes * 60,
+        grace_s=grace,
+    )
+    settings = _parse_settings(option or ())
+    stop, metrics = SignalStop(), Metrics()
+    outside = Outside(
+        world=real_world(),
+        stop=stop,
+        find=partial(find_tables, paths, storage_options(settings), depth=depth),
+        open_table=_opener(settings, spark),
+        emit=partial(_print_event, format_json if as_json else format_text),
+        metrics=metrics,
+    )
+    outside.find()  # a path that is none is refused before anything begins
+    runner = Runner(orders, outside)
+    save = partial(_save_metrics, metrics, metrics_file) if metrics_file else _nothing
+    with ExitStack() as held:
+        held.enter_context(stop.listening())
+        if metrics_port is not None:
+            answers = _answers(metrics, stop)
+            port = held.enter_context(serving(metrics_host, metrics_port, answers))
+            typer.echo(f"metrics: http://{metrics_host}:{port}/metrics", err=True)
+        if not once:
+            return runner.run(save)
+        failures = runner.run_cycle()
+        save()
+    if failures:
+        raise typer.Exit(1)
+
+
+def _answers(metrics: Metrics, stop: SignalStop) -> dict[str, Answer]:
+    return {
+        "/metrics": lambda: (200, metrics.text()),
+        "/healthz": lambda: (503, "stopping\n") if stop.is_asked else (200, "ok\n"),
+    }
+
+
+def parse_options(given: Sequence[str]) -> dict[str, str]:
+    """`key=value` texts as a mapping."""
+    options: dict[str, str] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise ConfigError(
+                f"An option is key=value, not {text!r}.",
+                safe="nothing was done",
+                next_step="--option hoodie.clean.commits.retained=20",
+            )
+        options[key.strip()] = value.strip()
+    return options
+
+
+def parse_size(text: str) -> int:
+    """Bytes in a text such as 500MB or 20GiB, both by powers of 1024; "" is 0."""
+    if not text:
+        return 0
+    found = _SIZE.match(text.strip())
+    if found is None:
+        raise ConfigError(
+            f"{text!r} is no size.", safe="nothing was done", next_step="--max-bytes 20GB"
+        )
+    return int(found[1]) << (10 * _UNITS[found[2].lower()])
+
+
+def _parse_settings(given: Sequence[str]) -> Settings:
+    """The options, refused here once rather than by each table."""
+    options = {PROGRESS.key: ShowProgress.OFF.value} | parse_options(given)
+    settings = resolve(options, REGISTRY)
+    for group in (ServiceOptions, SharingOptions, LockOptions):
+        group.parse(settings)
+    return settings
+
+
+def _opener(settings: Settings, master: str) -> Callable[[Place], tuple[OpenTable, Engine]]:
+    session: Any = None
+    if master:
+        try:
+            session = lentic.spark.session("lentic-serve", master)
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                f"Spark was asked for, but {error.name} is not installed.",
+                safe="nothing was done",
+                next_step="pip install 'lentic[spark]'",
+            ) from error
+    return lambda place: open_parts(place.path, settings, session)
+
+
+def _print_event(render: Callable[[Event], str], event: Event) -> None:
+    typer.echo(render(event))
+
+
+def _save_metrics(metrics: Metrics, path: str) -> None:
+    """Whole or not at all; a failure is no reason to stop."""
+    folder, _, name = path.rpartition("/")
+    try:
+        open_storage(folder or ("/" if path.startswith("/") else "."), {}).replace(
+            name, metrics.text().encode("utf-8", "replace")
+        )
+    except LenticError as error:
+        _log.warning("the metrics file was not written: %s", error.what)
+
+
+def _nothing() -> None:
+    pass

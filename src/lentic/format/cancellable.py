@@ -1,0 +1,75 @@
+"""What a plan says about being cancelled, under keys of its own extra metadata.
+
+A plan says so itself, so that whoever meets it judges the same, whatever their options are. What
+cannot be read as said counts as not said: such a plan is not cancellable.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+CANCELLABLE_KEY = "lentic.plan.cancellable"
+HOURS_KEY = "lentic.plan.cancel_after_hours"
+INSTANTS_KEY = "lentic.plan.cancel_after_instants"
+CANCELLED_KEY = "lentic.plan.cancelled"
+KEYS = (CANCELLABLE_KEY, HOURS_KEY, INSTANTS_KEY, CANCELLED_KEY)
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """Whether a plan may be cancelled, when a clean does it, and how often that happened before."""
+
+    cancellable: bool = False
+    after_hours: float | None = None
+    after_instants: int | None = None
+    cancelled: Mapping[str, int] = field(default_factory=dict)
+    """By `partition/file_id`: how many plans for the file group were cancelled in a row."""
+
+
+def encode_cancellation(found: Cancellation) -> dict[str, str]:
+    """The entries for the plan's extra metadata."""
+    extra: dict[str, str] = {}
+    if found.cancellable:
+        extra[CANCELLABLE_KEY] = "true"
+    if found.after_hours is not None:
+        extra[HOURS_KEY] = f"{found.after_hours:g}"
+    if found.after_instants is not None:
+        extra[INSTANTS_KEY] = str(found.after_instants)
+    if found.cancelled:
+        extra[CANCELLED_KEY] = json.dumps(dict(sorted(found.cancelled.items())))
+    return extra
+
+
+def decode_cancellation(extra: Mapping[str, str]) -> Cancellation:
+    """What the plan's extra metadata says."""
+    return Cancellation(
+        cancellable=extra.get(CANCELLABLE_KEY, "").lower() == "true",
+        after_hours=_number(extra.get(HOURS_KEY)),
+        after_instants=None if (n := _number(extra.get(INSTANTS_KEY))) is None else int(n),
+        cancelled=_counts(extra.get(CANCELLED_KEY, "{}")),
+    )
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if 0 <= number < float("inf") else None
+
+
+def _counts(text: str) -> dict[str, int]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {key: count for key, count in found.items() if isinstance(count, int) and count > 0}
+
+
+def group_key(partition: str, file_id: str) -> str:
+    """How a file group is named in `Cancellation.cancelled`."""
+    return f"{partition}/{file_id}" if partition else file_id

@@ -1,0 +1,173 @@
+"""Do one duty for a table, and say how it ended. The services do the work; here is which, and what
+came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from lentic.coordination.heartbeat import load_heartbeat
+from lentic.engine import Engine
+from lentic.errors import Conflict, LenticError, PlanBusy
+from lentic.format import layout
+from lentic.format.clean import decode_clean_metadata
+from lentic.format.names import Action
+from lentic.format.plan_window import PlanWindow
+from lentic.format.times import RequestedAt
+from lentic.runner.decide import Duty, Seen, Service, Verb, is_dead_write
+from lentic.runner.events import Result, Work
+from lentic.services import catalog
+from lentic.services.abort import execute_abort
+from lentic.services.archive import archive_timeline
+from lentic.services.clean import clean_files
+from lentic.services.end_cancelled import end_cancelled
+from lentic.services.failed_writes import roll_back_picked
+from lentic.services.outcome import Aborted, AlreadyCommitted, Committed, Outcome
+from lentic.services.schedule import OnLook
+from lentic.services.signs_of_life import is_executed
+from lentic.timeline.instant import WRITES, Instant
+from lentic.timeline.reader import load_commit_metadata, load_timeline
+from lentic.timeline.timeline import Timeline
+from lentic.txn.transaction import OpenTable
+
+
+@dataclass(frozen=True, slots=True)
+class Performed:
+    """How a duty ended, of which instant it was, and what it made."""
+
+    result: Result
+    instant: str = ""
+    work: Work = field(default_factory=Work)
+    note: str = ""
+    looked: PlanWindow | None = None
+    """What a planner looked at for it."""
+
+
+def perform(table: OpenTable, engine: Engine, duty: Duty) -> Performed:
+    """Do `duty`. Whatever goes wrong becomes a result: one table must not stop the others."""
+    looks: list[PlanWindow] = []
+    done = _guarded(table, engine, duty, looks.append)
+    return replace(done, looked=looks[-1] if looks else None)
+
+
+def _guarded(table: OpenTable, engine: Engine, duty: Duty, on_look: OnLook) -> Performed:
+    try:
+        return _perform(table, engine, duty, on_look)
+    except PlanBusy as error:
+        return Performed(Result.BUSY, str(duty.at or ""), note=error.what)
+    except Conflict as error:
+        return Performed(Result.CONFLICT, str(duty.at or ""), note=error.what)
+    except LenticError as error:
+        note = f"{type(error).__name__}: {error.what}"
+        return Performed(Result.FAILED, str(duty.at or ""), note=note)
+    except Exception as error:
+        return Performed(Result.FAILED, str(duty.at or ""), note=f"{type(error).__name__}: {error}")
+
+
+def _perform(table: OpenTable, engine: Engine, duty: Duty, on_look: OnLook) -> Performed:
+    if duty.verb is Verb.ROLL_BACK:
+        return _roll_back(table)
+    if duty.verb is Verb.ABORT:
+        assert duty.at is not None
+        ended = execute_abort(table, engine, duty.at, waits=False)
+        return Performed(_result(ended), str(duty.at))
+    if duty.verb is Verb.EXECUTE:
+        assert duty.at is not None
+        return _execute(table, engine, duty.at)
+    if duty.service is Service.CLEAN:
+        return _clean(table, engine, on_look)
+    if duty.service is Service.ARCHIVE:
+        return _archive(table)
+    at = catalog.SERVICES[duty.service.value].schedule(table, on_look=on_look)
+    return Performed(Result.NOTHING) if at is None else _execute(table, engine, at)
+
+
+def _execute(table: OpenTable, engine: Engine, at: RequestedAt) -> Performed:
+    # Without this look, who comes second would wait for the first one's next sign of life.
+    if is_executed(table, at):
+        return Performed(Result.BUSY, str(at), note="another worker executes it")
+    outcome = catalog.execute(table, engine, at)
+    return Performed(_result(outcome), str(at), _written(table, [outcome]))
+
+
+def _roll_back(table: OpenTable) -> Performed:
+    def pick(timeline: Timeline) -> tuple[Instant, ...]:
+        return tuple(i for i in timeline.pending(*WRITES) if _has_failed(table, i))
+
+    before = _undoing(table)
+    undone = roll_back_picked(table, pick)
+    work = Work(instants=len(undone))
+    if not undone and _undoing(table) == before:
+        return Performed(Result.NOTHING)
+    return Performed(Result.DONE, _last(undone), work)
+
+
+def _has_failed(table: OpenTable, instant: Instant) -> bool:
+    at = instant.requested_at
+    content = load_heartbeat(table.storage, at)
+    seen = Seen(instant, bool(content), table.watch.has_expired(at, content))
+    return is_dead_write(seen, is_shared=table.sharing.mode.is_shared)
+
+
+def _undoing(table: OpenTable) -> tuple[Instant, ...]:
+    return load_timeline(table.storage).pending(Action.ROLLBACK, Action.RESTORE)
+
+
+def _clean(table: OpenTable, engine: Engine, on_look: OnLook) -> Performed:
+    # Clean's part in cancelling plans: those that wait for longer than their policy allows.
+    end_cancelled(table, engine)
+    run = clean_files(table, engine, on_look=on_look)
+    deleted = sum(_count_deleted(table, outcome) for outcome in run.cleans)
+    work = Work(deleted=deleted, strays=len(run.orphans))
+    if not run.cleans:
+        return Performed(Result.DONE if run.orphans else Result.NOTHING, work=work)
+    return Performed(_result(run.cleans[-1]), _last([o.instant for o in run.cleans]), work)
+
+
+def _archive(table: OpenTable) -> Performed:
+    moved = archive_timeline(table)
+    if not moved:
+        return Performed(Result.NOTHING)
+    return Performed(Result.DONE, _last(moved), Work(instants=len(moved)))
+
+
+def _result(outcome: Outcome) -> Result:
+    match outcome:
+        case Committed():
+            return Result.DONE
+        case AlreadyCommitted():
+            return Result.ALREADY
+        case Aborted():
+            return Result.ABORTED
+
+
+def _last(instants: Iterable[Instant]) -> str:
+    return max((str(instant.requested_at) for instant in instants), default="")
+
+
+def _written(table: OpenTable, outcomes: Iterable[Outcome]) -> Work:
+    """What completed executions wrote; nothing where that cannot be read: the work is done."""
+    work = Work()
+    for outcome in outcomes:
+        if not isinstance(outcome, Committed):
+            continue
+        with suppress(LenticError):
+            stats = load_commit_metadata(table.storage, outcome.instant).stats
+            work = Work(
+                rows=sum(stat.writes for stat in stats),
+                files=len(stats),
+                bytes=sum(stat.size for stat in stats),
+                first_files=sum(stat.prev_commit is None for stat in stats),
+                partitions=len({stat.partition for stat in stats}),
+            )
+    return work
+
+
+def _count_deleted(table: OpenTable, outcome: Outcome) -> int:
+    if not isinstance(outcome, Committed):
+        return 0
+    path = layout.timeline_file(outcome.instant.file_name)
+    with suppress(LenticError):
+        return len(decode_clean_metadata(table.storage.read(path), path).deleted)
+    return 0

@@ -1,0 +1,130 @@
+"""How a runner is told to end: signals outside, and work that can be ended from another thread.
+
+The first SIGTERM or SIGINT asks for the end: no action begins any more, and what is under way has a
+while to finish. After that, or at the second signal, it is stopped where it stands: the plan stays
+for others, and the heartbeat ends. This is the one module that handles signals.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any, Protocol, TypeVar
+
+from lentic.engine import (
+    WORKING,
+    Attempt,
+    Engine,
+    Join,
+    Located,
+    Lookup,
+    Scan,
+    Shuffle,
+)
+from lentic.progress import Stage
+
+T = TypeVar("T")
+
+
+class Stop(Protocol):
+    """Whether this process should end."""
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether it should begin nothing new."""
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether it should not even finish what it does."""
+
+    def wait(self, seconds: float) -> None:
+        """Wait for so long, or until the end is asked for."""
+
+
+class SignalStop:
+    """Asked for by signals."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+        self._urgent = threading.Event()
+
+    @property
+    def is_asked(self) -> bool:
+        return self._asked.is_set()
+
+    @property
+    def is_urgent(self) -> bool:
+        return self._urgent.is_set()
+
+    def wait(self, seconds: float) -> None:
+        self._asked.wait(seconds)
+
+    def ask(self) -> None:
+        """Ask for the end; for the second time, at once."""
+        (self._urgent if self._asked.is_set() else self._asked).set()
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Listen to SIGTERM and SIGINT in this block. Only for a process's main thread."""
+
+        def heard(number: int, frame: FrameType | None) -> None:
+            self.ask()
+
+        before = {number: signal.signal(number, heard) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class StoppableEngine:
+    """Another engine, whose work under way `stop` ends, in whatever thread it is called."""
+
+    def __init__(self, inner: Engine) -> None:
+        self._inner = inner
+        self._stops: list[Callable[[], None]] = []
+
+    def stop(self) -> None:
+        """End what runs here now."""
+        for stop in tuple(self._stops):
+            with suppress(Exception):  # it may have ended by itself
+                stop()
+
+    @contextmanager
+    def stoppable(self) -> Iterator[Callable[[], None]]:
+        with self._inner.stoppable() as stop:
+            self._stops.append(stop)
+            try:
+                yield stop
+            finally:
+                self._stops.remove(stop)
+
+    def schema(self, source: Any) -> Any:
+        return self._inner.schema(source)
+
+    def run(
+        self, work: Callable[[Attempt, T], str], tasks: Sequence[T], stage: Stage = WORKING
+    ) -> list[str]:
+        return self._inner.run(work, tasks, stage)
+
+    def locate(self, source: Any, lookup: Lookup) -> Located:
+        return self._inner.locate(source, lookup)
+
+    def release(self, located: Located) -> None:
+        self._inner.release(located)
+
+    def shuffle(self, source: Any, shuffle: Shuffle) -> list[str]:
+        return self._inner.shuffle(source, shuffle)
+
+    def join(self, source: Any, target: Any, join: Join) -> Any:
+        return self._inner.join(source, target, join)
+
+    def collect(self, scan: Scan) -> Any:
+        return self._inner.collect(scan)

@@ -1,0 +1,98 @@
+"""Bring a cancelled plan to its end, and leave nothing of it (HUDI-7946, `execute_abort`).
+
+The design's steps, with what protocols need besides: whoever aborts takes the guard, so that
+neither an executor that was given up nor a second aborter can be at it as well; a plan that has
+completed is refused; and before the last step everything is checked again (R1, R3).
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from lentic.coordination.guards import latest_guard, remove_guards
+from lentic.coordination.heartbeat import end_heartbeat
+from lentic.engine import Engine
+from lentic.errors import InstantCancelled, PlanCompleted, Refused
+from lentic.format.times import RequestedAt
+from lentic.services.outcome import Aborted
+from lentic.services.rollback import remove_traces
+from lentic.services.signs_of_life import await_news, ensure_not_executed
+from lentic.timeline.cancel_requests import is_cancelled
+from lentic.timeline.instant import Instant
+from lentic.timeline.reader import load_clustering_content
+from lentic.txn.cancellation import find_clustering
+from lentic.txn.transaction import OpenTable, Transaction, transaction
+from lentic.write import markers
+from lentic.write.alive import staying_alive
+
+
+def execute_abort(
+    table: OpenTable, engine: Engine, at: RequestedAt, *, waits: bool = True
+) -> Aborted:
+    """End the cancelled plan at `at` as aborted. Safe to repeat.
+
+    `PlanBusy` while somebody executes it, or aborts it; `PlanCompleted` if it has completed;
+    `Refused` if nobody has cancelled it. Whether a heartbeat lives shows only while it is watched:
+    without `waits` one that this process has not watched for long enough counts as living.
+    """
+    if waits:
+        await_news(table, at)
+    with ExitStack() as held:
+        with transaction(table) as txn:  # 1, 2
+            plan = find_clustering(txn, at)
+            if plan.is_aborted:  # 3
+                txn.discard_cancel(at)
+                return Aborted(plan)
+            _ensure_abortable(txn, plan)
+            ensure_not_executed(table, plan)  # 4
+            # Before the guard is taken: of whoever takes it later, nothing is among these (R4).
+            leftovers = markers.list_announced(table.storage, at)
+            guard = txn.take_guard(plan)
+            held.enter_context(staying_alive(table, engine, at, epoch=txn.epoch))
+            # 5, 6: the transaction ends here
+        for path in leftovers:  # 7
+            table.storage.delete(path)
+        with transaction(table) as txn:  # 8
+            _ensure_mine(txn, plan, guard)
+            content, _ = load_clustering_content(table.storage, plan)
+            aborted = txn.abort(plan, content)  # 9
+            txn.discard_cancel(at)  # 10
+            # 11
+    remove_traces(table, at)
+    end_heartbeat(table.storage, at)
+    remove_guards(table.storage, at)
+    return Aborted(aborted)
+
+
+def _ensure_abortable(txn: Transaction, plan: Instant) -> None:
+    root, at = txn.table.storage.root, plan.requested_at
+    if plan.is_completed:
+        raise PlanCompleted(
+            f"{plan} has completed, so that it cannot be aborted.",
+            where=root,
+            safe="nothing was changed by this call; its rows are as they were",
+            next_step=f"lentic timeline {root}",
+        )
+    if not is_cancelled(txn.table.storage, at):
+        raise Refused(
+            f"{plan} was not cancelled.",
+            where=root,
+            safe="nothing was changed",
+            next_step=f"lentic cancel {root} {at}",
+        )
+
+
+def _ensure_mine(txn: Transaction, plan: Instant, guard: int) -> None:
+    """R1: the plan is as it was, and nobody took it over since."""
+    now = txn.timeline.find(plan)
+    if (
+        now is None
+        or not now.is_pending
+        or latest_guard(txn.table.storage, plan.requested_at) != (guard)
+    ):
+        raise InstantCancelled(
+            f"{plan} was ended by another job, which took this one for dead.",
+            where=txn.table.storage.root,
+            safe="nothing was completed by this call",
+            next_step=f"lentic timeline {txn.table.storage.root}",
+        )

@@ -1,0 +1,218 @@
+"""Storage -> where a planner's window begins, and what completed in it (`view.changed_partitions`).
+
+The newest live plan says so itself, in its extra metadata; where a planner found nothing to do and
+published none, a note may say it. Once the last plan was archived, the history is asked. Reads
+only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from lentic.errors import Corrupt, MissingFile
+from lentic.format import layout
+from lentic.format.clustering_plan import decode_clustering_claim
+from lentic.format.commit_metadata import CommitMetadata
+from lentic.format.names import Action, State, completed_action, parse_instant_file
+from lentic.format.plan_window import PlanWindow, decode_plan_window, decode_window
+from lentic.format.times import CompletedAt, RequestedAt
+from lentic.storage.base import Storage
+from lentic.timeline.history import (
+    find_archived,
+    load_archived_after,
+    load_archived_last,
+)
+from lentic.timeline.instant import WRITES, Instant
+from lentic.timeline.reader import decode_write, load_commit_metadata
+from lentic.timeline.timeline import Timeline
+from lentic.view.changed_partitions import (
+    Doubt,
+    Fates,
+    Now,
+    Start,
+    digest_options,
+    find_start,
+    list_completed,
+    needs_history,
+)
+
+_ARCHIVED_LOOK = 50
+"""How many archived instants are searched for the service's last plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The service that is planned. `options` are those that say what is worth planning: when one
+    of them changes, what was passed over may be worth it now."""
+
+    action: Action
+    operation: str
+    """What its own commits call themselves; "" if it makes none."""
+    options: Mapping[str, object]
+    is_incremental: bool = True
+
+
+def list_plans(storage: Storage, timeline: Timeline, action: Action) -> tuple[Instant, ...]:
+    """The live plans of a service: what is pending or completed and has a plan's file."""
+    files = (parse_instant_file(file.name) for file in storage.list_files(layout.TIMELINE))
+    planned = {
+        file.requested_at
+        for file in files
+        if file and file.action is action and file.state is State.REQUESTED
+    }
+    return tuple(i for i in _list_live(timeline, action) if i.requested_at in planned)
+
+
+def load_start(
+    storage: Storage,
+    timeline: Timeline,
+    subject: Subject,
+    plans: Sequence[Instant],
+    archived_upto: RequestedAt,
+) -> Start | Doubt:
+    """Where the next window begins, given the live plans and how far archiving has gone."""
+    restores = (i.requested_at for i in timeline.instants if i.action is Action.RESTORE)
+    now = Now(
+        options=digest_options(subject.options),
+        fates=lambda relies: _find_fates(storage, timeline, subject.action, relies, archived_upto),
+        is_undone=lambda at: _is_undone(storage, timeline, at, archived_upto),
+        restored_at=max(restores, default=None),
+        savepoints=frozenset(list_savepoints(timeline)),
+    )
+    return find_start(_windows(storage, subject, plans, archived_upto), now)
+
+
+def list_savepoints(timeline: Timeline) -> tuple[RequestedAt, ...]:
+    """The savepoints there are, or are being made."""
+    return tuple(i.requested_at for i in timeline.instants if i.action is Action.SAVEPOINT)
+
+
+def load_changes(
+    storage: Storage,
+    timeline: Timeline,
+    base: PlanWindow,
+    hi: CompletedAt,
+    archived_upto: RequestedAt,
+) -> tuple[CommitMetadata, ...] | Doubt:
+    """The metadata of the writes that completed since `base` and before `hi`, and of no others."""
+    found = [load_commit_metadata(storage, i) for i in list_completed(timeline, base.hi, hi)]
+    if not needs_history(base, archived_upto):
+        return tuple(found)
+    known = {instant.identity for instant in timeline.instants}
+    try:
+        history = load_archived_after(storage, f"{int(base.hi) - 1:017d}")
+        for instant, content in history.contents.items():
+            if instant.action is Action.RESTORE and base.at < instant.requested_at:
+                return Doubt(f"the table was restored at {instant.requested_at}")
+            is_in = instant.completed_at is not None and instant.completed_at < hi
+            if is_in and instant.action in WRITES and instant.identity not in known:
+                found.append(decode_write(content, instant, f"{layout.HISTORY} {instant}"))
+    except (MissingFile, Corrupt):
+        return Doubt("the archived timeline does not read")
+    return tuple(found)
+
+
+def load_aborted(
+    storage: Storage, action: Action, aborted: Iterable[RequestedAt]
+) -> frozenset[str]:
+    """The partitions of plans that were aborted and that later ones had counted on."""
+    found: set[str] = set()
+    for at in aborted:
+        path = layout.timeline_file(Instant(at, action, State.ABORTED).file_name)
+        data = storage.read(path)
+        found |= {partition for partition, _ in decode_clustering_claim(data, path).groups}
+        if window := decode_plan_window(data, path):
+            found |= {*window.carry}
+    return frozenset(found)
+
+
+def _list_live(timeline: Timeline, action: Action) -> tuple[Instant, ...]:
+    """Instants that are pending or completed and may be plans of the service."""
+    done = completed_action(action)
+    live = (i for i in timeline.instants if i.is_pending or i.is_completed)
+    return tuple(i for i in live if i.action in (action, done))
+
+
+def _find_fates(
+    storage: Storage,
+    timeline: Timeline,
+    action: Action,
+    relies: tuple[RequestedAt, ...],
+    archived_upto: RequestedAt,
+) -> Fates:
+    live = {i.requested_at for i in _list_live(timeline, action)}
+    ended = {i.requested_at for i in timeline.aborted(action)}
+    missing = [at for at in relies if at not in live]
+    done = completed_action(action)
+    old = frozenset((at, done) for at in missing if at not in ended and at <= archived_upto)
+    archived = {at for at, _ in find_archived(storage, old)} if old else set()
+    return Fates(
+        aborted=tuple(at for at in missing if at in ended),
+        gone=tuple(at for at in missing if at not in ended and at not in archived),
+    )
+
+
+def _is_undone(
+    storage: Storage, timeline: Timeline, at: RequestedAt, archived_upto: RequestedAt
+) -> bool:
+    if any(write.requested_at == at for write in timeline.writes()):
+        return False
+    identities = frozenset((at, action) for action in WRITES)
+    return at > archived_upto or not find_archived(storage, identities)
+
+
+# --- what earlier plans say ---------------------------------------------------------------------
+
+
+def _windows(
+    storage: Storage, subject: Subject, plans: Sequence[Instant], archived_upto: RequestedAt
+) -> Iterator[PlanWindow | Doubt]:
+    """What the live plans of the service have looked at, and what was noted, newest first."""
+    note = _load_note(storage, subject.action)
+    for plan in reversed(plans):
+        if note is not None and plan.requested_at < note.at:
+            yield note
+            note = None
+        yield _load_plan_window(storage, plan, subject.action)
+    if note is not None:
+        yield note
+    if archived_upto:
+        yield from _archived_windows(storage, subject)
+
+
+def _load_note(storage: Storage, action: Action) -> PlanWindow | None:
+    """The note, if there is one that reads: without it more is looked at, and nothing is lost."""
+    path = layout.planned(action)
+    try:
+        return decode_window(storage.read(path).decode(), path)
+    except (MissingFile, Corrupt, UnicodeDecodeError):
+        return None
+
+
+def _load_plan_window(storage: Storage, plan: Instant, action: Action) -> PlanWindow | Doubt:
+    # A clean says when it completes what it left where it was; others say so in a commit, which
+    # lies in the next window.
+    is_said = plan.is_completed and action is Action.CLEAN
+    file = plan if is_said else Instant(plan.requested_at, action, State.REQUESTED)
+    path = layout.timeline_file(file.file_name)
+    try:
+        window = decode_plan_window(storage.read(path), path)
+    except (MissingFile, Corrupt):
+        return Doubt(f"the plan at {plan.requested_at} does not read")
+    return window or Doubt(f"the plan at {plan.requested_at} does not say what it looked at")
+
+
+def _archived_windows(storage: Storage, subject: Subject) -> Iterator[PlanWindow | Doubt]:
+    """The same for plans that were completed and archived."""
+    action, own = completed_action(subject.action), subject.operation
+    try:
+        found = load_archived_last(storage, action, _ARCHIVED_LOOK)
+        for instant in reversed(found.instants):
+            where, content = f"{layout.HISTORY} {instant}", found.contents[instant]
+            if own and decode_write(content, instant, where).operation != own:
+                continue
+            window = decode_plan_window(content, where)
+            yield window or Doubt(f"the archived {instant} does not say what it looked at")
+    except (MissingFile, Corrupt):
+        yield Doubt("the archived timeline does not read")

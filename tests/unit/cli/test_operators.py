@@ -1,0 +1,198 @@
+"""The operator's commands: text for people, JSON for programs, exit codes, typed errors."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+import lentic
+from lentic.cli.main import app, main
+from lentic.table import Table
+from tests.rfc.claims import says
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    made = lentic.create(
+        str(tmp_path / "my orders"), "id string, v bigint", key="id", ordering="v", buckets=1
+    )
+    for number in range(3):
+        made.upsert(pa.table([["a", f"k{number}"], [number, number]], schema=made.schema))
+    return made
+
+
+def _run(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def _json(*arguments: str, code: int = 0) -> Any:
+    return json.loads(_run(*arguments, "--json", code=code))
+
+
+def _fails(monkeypatch: pytest.MonkeyPatch, capsys: Any, *arguments: str) -> str:
+    monkeypatch.setattr(sys, "argv", ["lentic", *arguments])
+    with pytest.raises(SystemExit) as raised:
+        main()
+    assert raised.value.code == 1
+    return str(capsys.readouterr().err)
+
+
+def test_why_answers_for_an_instant_a_file_and_a_key(table: Table) -> None:
+    at = table.timeline()[0].requested_at
+    path = table.file_slices()[0].logs[0].path
+    for kind, what in (("instant", at), ("file", path), ("key", "a")):
+        told = _json("why", table.path, what)
+        assert (told["kind"], told["question"]) == (kind, what)
+        assert all(reason["code"] and reason["says"] for reason in told["reasons"])
+        shown = " ".join(_run("why", table.path, what).split())
+        assert told["reasons"][0]["says"] in shown
+
+
+def test_why_shows_the_versions_of_a_key_and_who_won(table: Table) -> None:
+    told = _json("why", table.path, "a")
+    assert [version["ordering"] for version in told["versions"]] == [["0"], ["1"], ["2"]]
+    assert [version["won"] for version in told["versions"]] == [False, False, True]
+    assert "versions, in merge order" in _run("why", table.path, "a")
+    assert _json("why", table.path, "a", "--partition", "nowhere")["versions"] == []
+
+
+def test_why_takes_the_options_that_its_answer_depends_on(table: Table) -> None:
+    at = table.timeline()[0].requested_at
+    keep = ("--option", "hoodie.keep.min.commits=1", "-o", "hoodie.keep.max.commits=2")
+    codes = [reason["code"] for reason in _json("why", table.path, at, *keep)["reasons"]]
+    assert "archive-due" in codes
+
+
+def test_next_steps_can_be_typed_as_they_stand(table: Table) -> None:
+    at = table.schedule("compaction")
+    (plan,) = _json("plans", table.path)
+    command = f"lentic execute '{table.path}' {at}"
+    assert (plan["next_command"], plan["next_step"]) == (command, f't.execute("{at}")')
+    assert _json("why", table.path, str(at))["next_steps"][0]["shell"] == command
+    assert (plan["partitions"], plan["files"]) == (1, 3) and plan["bytes"] > 0
+    assert plan["cancellation"]["cancellable"] is False
+    assert "3 file(s)" in " ".join(_run("plans", table.path).split())
+    assert _json("execute", table.path, str(at))["outcome"] == "Committed"
+    assert "AlreadyCommitted" in _run("execute", table.path, str(at))
+
+
+def test_doctor_is_content_with_a_sound_table_and_not_with_a_damaged_one(table: Table) -> None:
+    assert _json("doctor", table.path)["healthy"] is True
+    assert "is healthy" in _run("doctor", table.path)
+    path = table.file_slices()[0].logs[0].path
+    Path(table.path, path).unlink()
+    told = _json("doctor", table.path, "--all", code=1)
+    assert told["findings"][0]["severity"] == "error"
+    shown = _run("doctor", table.path, code=1)
+    assert "needs care" in shown and f"lentic verify '{table.path}'" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("why", "{path}", "20200101000000000"), "There is no instant"),
+        (("why", "{path}", "x", "--kind", "row"), "no kind 'row'"),
+        (("why", "{path}", "../x_0-0-0_1.parquet"), "no data file"),
+        (("why", "{path}", "a", "-o", "nothing"), "no option with a value"),
+        (("why", "{path}/nowhere", "a"), "TableNotFound"),
+        (("doctor", "{path}/nowhere"), "TableNotFound"),
+        (("execute", "{path}", "20200101000000000"), "There is no plan"),
+    ],
+)
+def test_bad_input_is_one_typed_message(
+    table: Table,
+    arguments: tuple[str, ...],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = [text.format(path=table.path) for text in arguments]
+    assert said in _fails(monkeypatch, capsys, *given)
+
+
+# --- cancel and abort ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clustered(tmp_path: Path) -> tuple[Table, str]:
+    made = lentic.create(str(tmp_path / "small"), "id string, v bigint", key="id", buckets=None)
+    for number in range(2):
+        made.bulk_insert(pa.table([[f"k{number}"], [number]], schema=made.schema))
+    return made, str(made.schedule("clustering"))
+
+
+@says("cancel.utility")
+def test_cancel_says_what_is_promised_and_abort_ends_it(clustered: tuple[Table, str]) -> None:
+    table, at = clustered
+    said = _json("cancel", table.path, at, "--dry-run")
+    assert said["steps"][0] | {"bytes": 0} == {
+        "what": "give up rewriting",
+        "files": 2,
+        "bytes": 0,
+        "rows": 2,
+    }
+    assert not table.plans()[0].cancellation.is_requested, "a dry run does nothing"
+    told = _json("cancel", table.path, at, "--why", "the night is over")
+    assert (told["state"], told["why"]) == ("cancelled", "the night is over")
+    assert told["promise"] == "it will not be committed"
+    assert told["next_step"]["shell"] == f"lentic abort {table.path} {at}"
+    shown = " ".join(_run("cancel", table.path, at).split())
+    assert f"clustering {at} is cancelled: it will not be committed" in shown
+    assert table.plans()[0].cancellation.why == "the night is over", "who came first stays"
+    assert _json("abort", table.path, at, "--dry-run")["steps"][0]["what"] == "delete"
+    assert table.plans()
+    assert _json("abort", table.path, at)["outcome"] == "Aborted"
+    assert table.plans() == [] and table.read().num_rows == 2 and table.verify() == []
+    assert "never committed" in _run("abort", table.path, at)
+    assert "aborted already" in _run("cancel", table.path, at)
+    assert _json("cancel", table.path, at)["state"] == "aborted"
+    assert "aborted" in _run("timeline", table.path)
+
+
+@says("cancel.utility")
+def test_abort_with_a_reason_cancels_first(clustered: tuple[Table, str]) -> None:
+    table, at = clustered
+    assert "is aborted" in _run("abort", table.path, at, "--why", "now")
+    assert table.plans() == []
+
+
+def test_plans_show_the_policy_and_what_was_cancelled_before(clustered: tuple[Table, str]) -> None:
+    table, at = clustered
+    for _ in range(3):
+        _run("abort", table.path, at, "--why", "again")
+        at = str(table.schedule("clustering", cancel_after_hours=6))
+    shown = " ".join(_run("plans", table.path).split())
+    assert "ALERT" in shown and "cancellable" in shown
+    (plan,) = _json("plans", table.path)
+    assert plan["cancellation"]["after_hours"] == 6.0
+    assert [count for _, count in plan["cancellation"]["cancels_before"]] == [3, 3]
+
+
+def test_a_clustering_that_does_not_give_way_can_be_asked_for(table: Table) -> None:
+    done = _json("cluster", table.path, "--sort-by", "v", "--no-cancellable")
+    assert done["outcome"] == "Committed"
+
+
+def test_what_cannot_be_cancelled_is_one_typed_message(
+    clustered: tuple[Table, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    table, at = clustered
+    path = table.path
+    assert "was not cancelled" in _fails(monkeypatch, capsys, "abort", path, at)
+    assert "was not cancelled" in _fails(monkeypatch, capsys, "abort", path, at, "--dry-run")
+    table.execute(at)
+    for command in ("cancel", "abort"):
+        for more in ((), ("--dry-run",)):
+            said = _fails(monkeypatch, capsys, command, path, at, *more)
+            assert "PlanCompleted" in said and "has completed" in said
+    assert "no clustering" in _fails(monkeypatch, capsys, "cancel", path, "20200101000000000")

@@ -1,0 +1,185 @@
+"""Pending plans as operators see them: whose, how old, giving way to whom, what to type next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lentic.format import layout
+from lentic.format.cancellable import Cancellation
+from lentic.format.names import Action, State
+from lentic.format.times import RequestedAt
+from lentic.services.pending import (
+    CancelState,
+    PendingPlan,
+    Standing,
+    judge_cancellation,
+    judge_plan,
+)
+from lentic.timeline.instant import Instant
+from tests.rfc.claims import says
+from tests.unit.builders import requested, rows
+from tests.unit.insight.cases import HOUR_MS, Case
+
+
+def clustering(**asked: Any) -> tuple[Case, RequestedAt]:
+    """A table with two small files and a pending plan for them."""
+    case = Case()
+    for number in range(2):
+        case.table.bulk_insert(rows((f"k{number}", number, "d")))
+    at = case.table.schedule("clustering", **asked)
+    assert at is not None
+    return case, at
+
+
+def the_plan(case: Case) -> PendingPlan:
+    (plan,) = case.table.plans()
+    return plan
+
+
+def test_a_plan_says_how_much_it_takes_on() -> None:
+    case, _ = clustering()
+    plan = the_plan(case)
+    size = sum(case.storage.info(path).size for path in case.bases())  # type: ignore[union-attr]
+    assert (plan.partitions, plan.files, plan.bytes) == (1, 2, size)
+
+
+def test_a_plan_for_many_partitions_is_not_measured() -> None:
+    case = Case()
+    case.table.bulk_insert(rows(*((f"k{n}", n, f"d{n:03d}") for n in range(101))))
+    assert case.table.schedule("clustering", partitions=[f"d{n:03d}" for n in range(101)])
+    plan = the_plan(case)
+    assert plan.files == plan.partitions
+    assert (plan.bytes is None) == (plan.partitions > 100)
+
+
+def test_a_plan_that_does_not_read_is_shown_all_the_same() -> None:
+    case, at = clustering()
+    case.storage.replace(f"{layout.TIMELINE}/{at}.clustering.requested", b"rubbish")
+    plan = the_plan(case)
+    assert (plan.requested_at, plan.files, plan.cancellation) == (at, 0, CancelState())
+
+
+@pytest.mark.parametrize("cancellable", [True, False])
+def test_a_plan_says_whether_it_gives_way(cancellable: bool) -> None:
+    case, _ = clustering(cancellable=cancellable)
+    assert the_plan(case).cancellation.cancellable is cancellable
+    assert the_plan(case).cancellation.policy == ""
+
+
+def test_the_policy_in_hours_says_how_far_it_is_and_when_it_is_met() -> None:
+    case, _ = clustering(cancel_after_hours=2)
+    case.clock.ms += HOUR_MS
+    told = the_plan(case).cancellation
+    assert told.policy == "a clean may cancel it once it is 2 h old (now 1.0 h)"
+    assert not told.is_met
+    case.clock.ms += HOUR_MS + 1_000
+    met = the_plan(case).cancellation
+    assert met.is_met and met.policy.startswith("the next clean cancels it")
+    case.table.clean()
+    assert case.table.plans() == [], "and it did"
+
+
+def test_the_policy_in_instants_counts_writes() -> None:
+    case, _ = clustering(cancel_after_instants=2)
+    case.write("z", day="elsewhere")
+    told = the_plan(case).cancellation
+    assert "2 write(s) completed since (now 1)" in told.policy and not told.is_met
+    case.write("z", day="elsewhere", value=2)
+    assert the_plan(case).cancellation.is_met
+
+
+@says("cancel.rollout.tools", "cancel.folder.forever")
+def test_a_cancelled_plan_says_by_whom_and_why_and_can_only_be_aborted() -> None:
+    case, at = clustering()
+    case.table.request_cancel(at, why="the night is over")
+    plan = the_plan(case)
+    assert plan.cancellation.is_requested
+    assert (plan.cancellation.by, plan.cancellation.why) == ("host:1", "the night is over")
+    assert "host:1 cancelled it: the night is over; it will not be committed" in plan.blockers
+    root = case.opened.storage.root
+    assert plan.next_step == f't.execute_abort("{at}")'
+    assert plan.next_command == f"lentic abort {root} {at}"
+    case.table.execute_abort(at)
+    assert case.table.plans() == []
+
+
+def test_a_write_that_cancelled_it_is_named() -> None:
+    case, _ = clustering()
+    write = case.write("k0", value=9)
+    assert f"commit {write} wrote to a file group of it" in the_plan(case).cancellation.why
+
+
+@says("C10")
+def test_how_often_it_was_cancelled_before_is_counted_and_three_times_are_an_alert() -> None:
+    case, at = clustering()
+    for _ in range(3):
+        case.table.request_cancel(at)
+        case.table.execute_abort(at)
+        again = case.table.schedule("clustering")
+        assert again is not None
+        at = again
+    told = the_plan(case).cancellation
+    assert [count for _, count in told.cancels_before] == [3, 3]
+    assert told.starved == told.cancels_before
+    assert all(group.startswith("d/") for group, _ in told.starved)
+
+
+# --- judged by what is known --------------------------------------------------------------------
+
+AT = requested(1)
+
+
+def standing(**known: Any) -> Standing:
+    action = known.pop("action", Action.COMPACTION)
+    state = known.pop("state", State.REQUESTED)
+    given: dict[str, Any] = {
+        "owner": "",
+        "heartbeat_age_s": None,
+        "ttl_s": 120.0,
+        "removable": False,
+        "undone_by": (),
+        "cancellation": CancelState(),
+    }
+    return Standing(root="/t", plan=Instant(AT, action, state), **(given | known))
+
+
+@pytest.mark.parametrize(
+    ("known", "call"),
+    [
+        ({}, f't.execute("{AT}")'),
+        ({"action": Action.CLEAN}, f't.execute("{AT}")'),
+        ({"owner": "h:1", "heartbeat_age_s": 1.0}, f't.execute("{AT}")'),
+        ({"removable": True}, f't.execute("{AT}")'),
+        ({"removable": True, "state": State.INFLIGHT}, f't.rollback("{AT}")'),
+        ({"action": Action.ROLLBACK}, "t.clean(wait=True)"),
+        ({"action": Action.RESTORE}, "t.clean(wait=True)"),
+        ({"cancellation": CancelState(is_requested=True)}, f't.execute_abort("{AT}")'),
+    ],
+)
+def test_there_is_always_one_next_step_that_can_be_typed(known: dict[str, Any], call: str) -> None:
+    _, step = judge_plan(standing(**known))
+    assert step.python == call
+    assert step.shell.startswith("lentic ") and "/t" in step.shell
+
+
+def test_a_living_executor_and_a_dead_one_are_told_apart() -> None:
+    (alive,), _ = judge_plan(standing(owner="h:1", heartbeat_age_s=5.0))
+    assert "h:1 executes it" in alive and "120 s" in alive
+    (dead,), _ = judge_plan(standing(owner="h:1", heartbeat_age_s=500.0))
+    assert dead == "h:1 began it and was last seen 500 s ago"
+
+
+def test_a_plan_that_may_not_be_cancelled_has_no_policy_whatever_it_says() -> None:
+    said = Cancellation(cancellable=False, after_hours=1)
+    told = judge_cancellation(said, None, age_s=9_999, writes=9)
+    assert (told.policy, told.is_met) == ("", False)
+
+
+def test_either_limit_is_enough() -> None:
+    said = Cancellation(cancellable=True, after_hours=5, after_instants=2)
+    assert not judge_cancellation(said, None, age_s=3_600, writes=1).is_met
+    assert judge_cancellation(said, None, age_s=3_600, writes=2).is_met
+    told = judge_cancellation(said, None, age_s=5 * 3_600, writes=0)
+    assert told.is_met and "5 h old" in told.policy and "2 write(s)" in told.policy
