@@ -50,7 +50,7 @@ def fold_logs(storage: Any, world: Any, lock: Any) -> None:
     """Plan, be busy for a while, and execute."""
     table = opened(storage, world, lock)._opened
     at = schedule_log_compaction(table)
-    for _ in range(world.entropy.integer(8)):
+    for _ in range(world.entropy.integer(20)):
         load_timeline(storage)
     if at is not None:
         execute_log_compaction(table, LocalEngine(threads=1), at)
@@ -73,6 +73,8 @@ def violations(seed: int, writer: Any) -> Iterator[str]:
     create_on(storage, SCHEMA, plain)
     for batch in BATCHES[:2]:
         opened(storage, sim.world("setup"), lock).upsert(arrow(batch))
+    if seed % 2:  # or the log compaction plans when its turn comes, which may be after the writes
+        schedule_log_compaction(opened(storage, sim.world("planner"), lock)._opened)
     flows = {"writer": writer, "compact": compact, "fold": fold_logs}
     for name, flow in flows.items():
         sim.actor(name, partial(flow, storage, sim.world(name), lock))

@@ -111,7 +111,7 @@ def _as_if_completed_when_begun(log: LogFile) -> LogFile:
 def _without_r12(patch: pytest.MonkeyPatch) -> None:
     """The planner looks at the table before it has the lock and a time."""
 
-    def schedule(table: OpenTable) -> RequestedAt | None:
+    def schedule(table: OpenTable, **_: object) -> RequestedAt | None:
         seen = load_timeline(table.storage)
         groups = compaction.load_table_view(table.storage, seen)
         plan = compaction.plan_compaction(groups, table.services.compaction)

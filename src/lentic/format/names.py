@@ -17,9 +17,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from lentic.errors import InvalidPath, UnsupportedFormat
 from lentic.format.times import CompletedAt, RequestedAt
+
+_remembered = lru_cache(maxsize=1 << 14)
+"""Every look at the table meets the names of the last look again."""
 
 
 class Action(StrEnum):
@@ -98,6 +102,7 @@ class InstantFile:
     completed_at: CompletedAt | None = None
 
 
+@_remembered
 def parse_instant_file(name: str) -> InstantFile | None:
     """The timeline file of that name, or None for a name that is none and is to be ignored.
 
@@ -177,6 +182,7 @@ def _ensure(pattern: str, what: str, text: str) -> None:
         raise InvalidPath(f"{text!r} cannot be the {what} in a file name.")
 
 
+@_remembered
 def parse_base_file(name: str) -> BaseFileName | None:
     """The base file of that name, or None for any other name."""
     found = _BASE_FILE.fullmatch(name)
@@ -190,6 +196,7 @@ def format_base_file(file: BaseFileName) -> str:
     return f"{file.file_id}_{file.write_token}_{file.requested_at}.{file.extension}"
 
 
+@_remembered
 def parse_log_file(name: str) -> LogFileName | None:
     """The log file of that name, or None for any other name."""
     found = _LOG_FILE.fullmatch(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import lru_cache
 
 from lentic.errors import Corrupt, MissingFile
 from lentic.format import layout
@@ -45,6 +46,8 @@ from lentic.timeline.history import (
 )
 from lentic.timeline.instant import PLANS, Identity, Instant
 from lentic.timeline.timeline import Timeline, parse_timeline
+
+_REMEMBERED_BYTES_MAX = 32 << 10
 
 
 def load_timeline(storage: Storage) -> Timeline:
@@ -143,6 +146,12 @@ def decode_write(content: bytes, instant: Instant, where: str) -> CommitMetadata
             safe="nothing was read: rows would be missing without a word",
             next_step="bring the file back from a copy of the table",
         )
+    # Each step of a flow asks again what the last commits did; the same bytes say the same.
+    decode = _decode_small_write if len(content) <= _REMEMBERED_BYTES_MAX else _decode_write
+    return decode(content, instant, where)
+
+
+def _decode_write(content: bytes, instant: Instant, where: str) -> CommitMetadata:
     metadata = decode_commit_metadata(content, where)
     for stat in metadata.stats:
         if requested_at_of(stat.name) != instant.requested_at:
@@ -151,6 +160,9 @@ def decode_write(content: bytes, instant: Instant, where: str) -> CommitMetadata
                 where=where,
             )
     return metadata
+
+
+_decode_small_write = lru_cache(maxsize=128)(_decode_write)
 
 
 def load_compaction_plan(storage: Storage, instant: Instant) -> CompactionPlan:
