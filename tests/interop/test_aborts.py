@@ -22,6 +22,10 @@ SHAPES = (
     Shape("COPY_ON_WRITE", 2, "ts"),
     Shape("MERGE_ON_READ", 2, "ts"),
 )
+ONE_AND_THE_REST = (
+    SHAPES[1],
+    *(pytest.param(shape, marks=pytest.mark.slow) for shape in SHAPES if shape != SHAPES[1]),
+)
 SORTED = {"sort_by": "score"}
 
 
@@ -64,7 +68,7 @@ def test_c9_hudi_rs_reads_a_table_with_cancelled_and_aborted_plans(
 
 
 @says("C9", "R18")
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("shape", ONE_AND_THE_REST, ids=str)
 def test_c9_apache_hudi_reads_writes_and_serves_a_table_after_an_abort(
     shape: Shape, tmp_path: Path, apache_hudi: ApacheHudi
 ) -> None:

@@ -1,6 +1,6 @@
 """Random histories by Apache Hudi: lentic reads the rows that Hudi reads.
 
-    LENTIC_HISTORIES=60         how many histories (4 unless told)
+    LENTIC_HISTORIES=60         how many histories (2 unless told)
     LENTIC_HISTORIES_EQUAL=60   so many that are equal: those that Hudi cannot play are made up for
     LENTIC_HISTORY_SEED=17      the first one's seed (0)
     LENTIC_HISTORY_STEPS=0,3,5  only these steps of each, to find the few that matter (all)
@@ -34,7 +34,7 @@ from tests.interop.tally import Tally
 FIRST = int(os.environ.get("LENTIC_HISTORY_SEED", "0"))
 EQUAL = int(os.environ.get("LENTIC_HISTORIES_EQUAL", "0"))
 SPARE = 2 + EQUAL // 4
-AMOUNT = EQUAL + SPARE if EQUAL else int(os.environ.get("LENTIC_HISTORIES", "4"))
+AMOUNT = EQUAL + SPARE if EQUAL else int(os.environ.get("LENTIC_HISTORIES", "2"))
 STEPS = [int(number) for number in os.environ.get("LENTIC_HISTORY_STEPS", "").split(",") if number]
 
 

@@ -53,7 +53,9 @@ def ensure_all_agree(table: lentic.Table, expected: pa.Table, hudi: ApacheHudi) 
     ensure_same_rows(expected, hudi_rs_rows(table.path), KEY, "expected", "hudi-rs")
 
 
-@pytest.mark.parametrize("table_type", ["MERGE_ON_READ", "COPY_ON_WRITE"])
+@pytest.mark.parametrize(
+    "table_type", ["MERGE_ON_READ", pytest.param("COPY_ON_WRITE", marks=pytest.mark.slow)]
+)
 def test_four_readers_agree_and_hudi_can_write_on(
     table_type: str, tmp_path: Path, spark: SparkSession, apache_hudi: ApacheHudi
 ) -> None:
