@@ -29,6 +29,7 @@ from lentic.txn import transaction
 from lentic.txn.transaction import OpenTable, Transaction
 from lentic.view import slicing, table_view
 from lentic.view.files import FileGroup, FileGroupId, LogFile
+from lentic.view.listing import load_table_files
 from lentic.world import Clock
 from lentic.write.completion import Share
 from tests.rfc.claims import says
@@ -113,7 +114,7 @@ def _without_r12(patch: pytest.MonkeyPatch) -> None:
 
     def schedule(table: OpenTable, **_: object) -> RequestedAt | None:
         seen = load_timeline(table.storage)
-        groups = compaction.load_table_view(table.storage, seen)
+        groups = load_table_files(table.storage, seen).groups()
         plan = compaction.plan_compaction(groups, table.services.compaction)
         with transaction.transaction(table) as txn:
             if pending := txn.timeline.pending(compaction.Action.COMPACTION):
