@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from lentic.engine import LocalEngine
 from lentic.format import layout
 from lentic.format.names import Action, State
@@ -30,6 +32,9 @@ from tests.unit.write.attempts import begin, finish
 ENGINE = LocalEngine(threads=1)
 EVERY = ("compaction", "log_compaction", "clustering", "clean")
 REWRITES = EVERY[:3]
+SERVICE = pytest.mark.parametrize("service", EVERY)
+REWRITE = pytest.mark.parametrize("service", REWRITES)
+BOUNDED = pytest.mark.parametrize("service", ["compaction", "clustering"])
 EVERYTHING = frozenset({"everything"})
 """Where a planner looked that listed the whole table."""
 

@@ -18,10 +18,8 @@ from lentic.format.times import CompletedAt
 from lentic.services import clean_draft, clustering_draft, compaction, log_compaction, schedule
 from lentic.timeline.reader import load_commit_metadata, load_compaction_plan
 from tests.rfc.claims import says
-from tests.rfc.planning_scenes import EVERY, EVERYTHING, REWRITES, Scene, served
+from tests.rfc.planning_scenes import EVERYTHING, REWRITE, SERVICE, Scene, served
 
-SERVICE = pytest.mark.parametrize("service", EVERY)
-REWRITE = pytest.mark.parametrize("service", REWRITES)
 OFF = {
     "hoodie__table__services__incremental__enabled": False,
     "hoodie__clean__incremental__enabled": False,

@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import pytest
-
 from lentic.coordination.lock_process import ProcessLock
 from lentic.format import layout
 from lentic.format.names import Action
@@ -19,9 +17,10 @@ from lentic.timeline.reader import load_commit_metadata, load_earliest_retained
 from lentic.view.changed_partitions import FULL_LOOK_EVERY
 from tests.rfc.claims import says
 from tests.rfc.planning_scenes import (
-    EVERY,
+    BOUNDED,
     EVERYTHING,
-    REWRITES,
+    REWRITE,
+    SERVICE,
     SHARED,
     Scene,
     one_at_a_time,
@@ -29,13 +28,6 @@ from tests.rfc.planning_scenes import (
 )
 from tests.unit.builders import WrappedStorage
 from tests.unit.write.attempts import finish
-
-SERVICE = pytest.mark.parametrize("service", EVERY)
-REWRITE = pytest.mark.parametrize("service", REWRITES)
-
-
-BOUNDED = pytest.mark.parametrize("service", ["compaction", "clustering"])
-
 
 # --- I6: names ----------------------------------------------------------------------------------
 

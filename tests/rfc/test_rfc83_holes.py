@@ -20,22 +20,16 @@ from lentic.services.undo_completed import roll_back_instant
 from lentic.timeline.history import load_history
 from tests.rfc.claims import says
 from tests.rfc.planning_scenes import (
-    EVERY,
+    BOUNDED,
     EVERYTHING,
-    REWRITES,
+    REWRITE,
+    SERVICE,
     SHARED,
     Scene,
     one_at_a_time,
     served,
 )
 from tests.unit.builders import clock_of
-
-SERVICE = pytest.mark.parametrize("service", EVERY)
-REWRITE = pytest.mark.parametrize("service", REWRITES)
-
-
-BOUNDED = pytest.mark.parametrize("service", ["compaction", "clustering"])
-
 
 # --- I1: by requested time a slow write is never seen -------------------------------------------
 

@@ -41,12 +41,12 @@ from tests.simulation.cases import (
     rows,
     scene,
 )
+from tests.simulation.cluster import COMPACT
 from tests.unit.builders import WrappedStorage
 
 T = TypeVar("T")
 Task = Callable[[int], list[str]]
 
-COMPACT = Case("compact", lambda table: table.compact(), BEFORE)
 LOG_COMPACT = Case("log_compact", lambda table: table.log_compact(), BEFORE)
 CLUSTER = Case("cluster", lambda table: table.cluster(sort_by="v"), BEFORE)
 SERVICES = [(COMPACT, MOR_BUCKETS), (LOG_COMPACT, MOR_BUCKETS)]

@@ -11,6 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
+import pytest
+
+from lentic.coordination import fenced
+from lentic.coordination.lock import Intent
 from lentic.errors import LenticError, OutcomeUnknown
 from lentic.format import layout
 from lentic.table import Table
@@ -151,3 +155,13 @@ def list_violations(
     except (LenticError, AssertionError) as error:
         return [f"afterwards: {type(error).__name__}: {error}", str(played)]
     return [*found, str(played)] if found else []
+
+
+def without_r2(patch: pytest.MonkeyPatch) -> None:
+    """Looks whether the lock is held, and decides nothing in it."""
+
+    def publish(self: fenced.FencedHeld, intent: Intent) -> bool:
+        self.ensure_held()
+        return False
+
+    patch.setattr(fenced.FencedHeld, "publish", publish)

@@ -20,8 +20,6 @@ from typing import Any
 
 import pytest
 
-from lentic.coordination import fenced
-from lentic.coordination.lock import Intent
 from lentic.format.names import Action
 from lentic.format.times import RequestedAt
 from lentic.services import abort, catalog, clustering, clustering_draft, guard, schedule
@@ -37,7 +35,7 @@ from lentic.write import commit, markers
 from tests.rfc.claims import says
 from tests.simulation.cancel_crowd import EXECUTORS, Plot, aimed_plot_of, plot_of
 from tests.simulation.cancel_judge import violations
-from tests.simulation.faults import LEASE_MS
+from tests.simulation.faults import LEASE_MS, without_r2
 
 FIRST_SEED = int(os.environ.get("LENTIC_CANCELS_SEED", "0"))
 SEEDS = int(os.environ.get("LENTIC_CANCELS_SEEDS", "30"))
@@ -82,16 +80,6 @@ def _without_r1(patch: pytest.MonkeyPatch) -> None:
 
 def _ensure_nothing(*of: object, **more: object) -> None:
     """Whatever the timeline says."""
-
-
-def _without_r2(patch: pytest.MonkeyPatch) -> None:
-    """Looks whether the lock is held, and decides nothing in it."""
-
-    def publish(self: fenced.FencedHeld, intent: Intent) -> bool:
-        self.ensure_held()
-        return False
-
-    patch.setattr(fenced.FencedHeld, "publish", publish)
 
 
 def _without_r3_timeline(patch: pytest.MonkeyPatch) -> None:
@@ -179,7 +167,7 @@ def _without_r12(patch: pytest.MonkeyPatch) -> None:
 
 MUTANTS = {
     "R1": _without_r1,
-    "R2": _without_r2,
+    "R2": without_r2,
     "R3 timeline": _without_r3_timeline,
     "R3 request": _without_r3_request,
     "R3 refusal": _without_r3_refusal,

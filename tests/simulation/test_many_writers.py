@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from lentic.coordination import fenced, heartbeat
-from lentic.coordination.lock import Held, Intent
+from lentic.coordination import heartbeat
+from lentic.coordination.lock import Held
 from lentic.format.plans import encode_compaction_plan
 from lentic.format.times import RequestedAt, Zone, format_time
 from lentic.services import catalog, compaction
@@ -34,6 +34,7 @@ from lentic.world import Clock
 from lentic.write.completion import Share
 from tests.rfc.claims import says
 from tests.simulation.crowd import COMPACTORS, Plot, plot_of, violations
+from tests.simulation.faults import without_r2
 
 FIRST_SEED = int(os.environ.get("LENTIC_CROWD_SEED", "0"))
 SEEDS = int(os.environ.get("LENTIC_CROWD_SEEDS", "60"))
@@ -64,16 +65,6 @@ def _without_r1(patch: pytest.MonkeyPatch) -> None:
         """Whatever the timeline says."""
 
     patch.setattr(Transaction, "ensure_still_ours", ensure_nothing)
-
-
-def _without_r2(patch: pytest.MonkeyPatch) -> None:
-    """Looks whether the lock is held, and decides nothing in it."""
-
-    def publish(self: fenced.FencedHeld, intent: Intent) -> bool:
-        self.ensure_held()
-        return False
-
-    patch.setattr(fenced.FencedHeld, "publish", publish)
 
 
 def _without_r4(patch: pytest.MonkeyPatch) -> None:
@@ -136,7 +127,7 @@ def _without_r14(patch: pytest.MonkeyPatch) -> None:
 
 MUTANTS = {
     "R1": _without_r1,
-    "R2": _without_r2,
+    "R2": without_r2,
     "R4": _without_r4,
     "R9": _without_r9,
     "R10": _without_r10,

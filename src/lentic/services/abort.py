@@ -85,11 +85,8 @@ def _ensure_abortable(txn: Transaction, plan: Instant) -> None:
 def _ensure_mine(txn: Transaction, plan: Instant, guard: int) -> None:
     """R1: the plan is as it was, and nobody took it over since."""
     now = txn.timeline.find(plan)
-    if (
-        now is None
-        or not now.is_pending
-        or latest_guard(txn.table.storage, plan.requested_at) != (guard)
-    ):
+    is_taken_over = latest_guard(txn.table.storage, plan.requested_at) != guard
+    if now is None or not now.is_pending or is_taken_over:
         raise InstantCancelled(
             f"{plan} was ended by another job, which took this one for dead.",
             where=txn.table.storage.root,

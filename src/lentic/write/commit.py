@@ -127,14 +127,15 @@ def commit_write(
     _reconcile(table, instant, metadata.paths(), run=None if begun.guard is None else run)
     replaces = completed_action(instant.action) is Action.REPLACECOMMIT
     content = encode_commit_metadata(metadata, replaces=replaces)
+    touched = touched_by(metadata)
     with transaction(table) as txn:
         ensure_metadata_table_true(txn, may_drop=False)
         if begun.guard is not None:
             _ensure_guard(txn, begun)
         if instant.action is not Action.COMPACTION:  # its plan keeps others out
-            _ensure_nothing_lost(txn, begun, metadata)
+            _ensure_nothing_lost(txn, begun, touched)
         if instant.action in WRITES:
-            cancel_conflicting(txn, instant, touched_by(metadata))
+            cancel_conflicting(txn, instant, touched)
         completed = txn.complete(instant, content, settled=begun.settled)
     _tidy(table, completed, metadata.paths(), had_others=begun.guard is not None)
     assert completed.completed_at is not None
@@ -189,11 +190,10 @@ def _ensure_guard(txn: Transaction, begun: Begun) -> None:
         )
 
 
-def _ensure_nothing_lost(txn: Transaction, begun: Begun, metadata: CommitMetadata) -> None:
+def _ensure_nothing_lost(txn: Transaction, begun: Begun, touched: Touched) -> None:
     """What a write has read, to rewrite it or to compute rows from it, must still be all there is,
     and be there (txn/conflicts.py)."""
     ensure_none_undone(txn.table, begun, txn.timeline)
-    touched = touched_by(metadata)
     if not begun.looks_up:
         touched = replace(touched, grown=frozenset())
     verdict = judge_write(txn.table, begun, touched, txn.timeline)
