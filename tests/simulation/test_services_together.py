@@ -52,5 +52,6 @@ def test_the_dead_are_given_up_together_and_not_one_after_the_other() -> None:
     """A writer and the executors of two plans died or slept: nobody waits for each in turn."""
     assert not violations(20_491)
     assert not violations(22_124), "one of them held the lock"
+    assert not violations(1_369), "one died between a decision in the lock and its file"
     faults = (("w1", 83, "pause 30000"), ("compact", 137, "crash before"))
     assert not violations(1_090, replace(plot_of(1_090), has_lease=True, faults=faults))

@@ -96,6 +96,15 @@ def test_a_dead_holders_lock_is_taken_after_its_lease_whatever_the_clocks_say(
     assert heir.world.clock.monotonic() <= LEASE_MS / 1000 + 3
 
 
+def test_a_dead_holders_lease_is_not_waited_for_longer_than_it_lasts() -> None:
+    storage = MemoryStorage()
+    _fall_asleep(_lock(storage))
+    waits = _lock(storage, "b")
+    with waits.hold():
+        assert LEASE_MS / 1000 <= waits.world.clock.monotonic() < LEASE_MS / 1000 + 0.001
+
+
+
 @says("R2")
 def test_what_a_holder_decided_and_could_not_do_is_done_by_the_next(
     storage: ConditionalStorage,

@@ -195,6 +195,10 @@ class Watch:
         known = self._since.get(at)
         return 0.0 if known is None else self.clock.monotonic() - known[1]
 
+    def left_s(self, at: RequestedAt) -> float:
+        """How many seconds the heartbeat has left to change before it counts as expired."""
+        return max(0.0, self.ttl_ms / 1000 - self.silent_s(at))
+
     def forget_all_but(self, instants: frozenset[RequestedAt]) -> None:
         """Drop what is known of instants that have ended."""
         for at in self._since.keys() - instants:

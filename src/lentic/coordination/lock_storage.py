@@ -88,7 +88,10 @@ class StorageLock:
                 return held
             if (clock.monotonic() - begun) * 1000 >= self.timeout_ms:
                 raise self._timed_out(cell, before)
-            clock.sleep(pause_s * (0.5 + self.world.entropy.integer(1000) / 1000))
+            left_s = self.lease_ms / 1000 - still_s
+            chance_s = pause_s * (0.5 + self.world.entropy.integer(1000) / 1000)
+            # A dead holder's lease is not waited for longer than it lasts.
+            clock.sleep(min(chance_s, left_s) if left_s > 0 else chance_s)
             pause_s = min(pause_s * 1.5, _PAUSE_S_MAX)
 
     def _is_over(self, before: LockState, still_s: float) -> bool:

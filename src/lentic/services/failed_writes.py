@@ -162,7 +162,8 @@ def _await_news(table: OpenTable, old: frozenset[RequestedAt], pick: PickFailed)
             if is_known or table.watch.has_expired(at, now):
                 del said[at]
         if said:
-            table.world.clock.sleep(table.pulse.beat_s)
+            left_s = min(table.watch.left_s(at) for at in said)
+            table.world.clock.sleep(min(table.pulse.beat_s, left_s))
 
 
 def _list_watched(timeline: Timeline, old: Iterable[RequestedAt]) -> frozenset[RequestedAt]:

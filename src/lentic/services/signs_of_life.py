@@ -20,7 +20,7 @@ def await_news(table: OpenTable, at: RequestedAt) -> None:
     if first:
         sight_all(table)
     while first and not table.watch.has_expired(at, first):
-        table.world.clock.sleep(table.pulse.beat_s / 2)
+        table.world.clock.sleep(min(table.pulse.beat_s / 2, table.watch.left_s(at)))
         if load_heartbeat(table.storage, at) != first:
             return
 

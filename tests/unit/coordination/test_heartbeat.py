@@ -101,6 +101,18 @@ def test_p9_what_is_missing_has_not_expired_until_it_was_missed_for_a_time_to_li
     assert not watch.has_expired(AT, b"")
 
 
+def test_who_waits_knows_how_long_until_a_heartbeat_has_expired() -> None:
+    clock = _Clock()
+    watch = Watch(clock, PULSE.ttl_ms)
+    watch.has_expired(AT, b"1")
+    clock.now += 1
+    assert watch.left_s(AT) == PULSE.ttl_ms / 1000 - 1
+    clock.now += PULSE.ttl_ms
+    assert watch.left_s(AT) == 0
+    watch.has_expired(AT, b"2")
+    assert watch.left_s(AT) == PULSE.ttl_ms / 1000
+
+
 @says("R14", "P10")
 def test_an_owner_gives_up_before_others_do_and_says_so_at_once(
     caplog: pytest.LogCaptureFixture,
