@@ -58,7 +58,9 @@ class Shuffle:
     """Bring rows that belong together to one place, and do something with them there.
 
     `route` runs over every row before `handle` sees the first one, so a row that `route` refuses
-    stops the run while nothing is written yet. `columns` are all that `route` looks at.
+    stops the run while nothing is written yet. `columns` are all that `route` looks at. `tasks` is
+    how many there are, 0 for as many as suit the engine; where that knows how many rows come, it
+    makes none for less than `rows_per_task`, which few rows in small shares would not pay for.
     """
 
     columns: tuple[str, ...]
@@ -66,6 +68,7 @@ class Shuffle:
     handle: Handle
     tasks: int = 0
     stage: Stage = WORKING
+    rows_per_task: int = 0
 
 
 _NO_COLUMNS = pa.schema([])
@@ -309,7 +312,7 @@ class LocalEngine:
         if not table.num_rows:
             return []
         routed = table.select(list(shuffle.columns)).to_batches()
-        tasks = shuffle.tasks or 2 * self.threads
+        tasks = shuffle.tasks or self._tasks(table.num_rows, shuffle.rows_per_task)
         numbers = np.concatenate([shuffle.route(batch).to_numpy() for batch in routed]) % tasks
 
         used = np.unique(numbers).tolist()
@@ -323,6 +326,10 @@ class LocalEngine:
         with watching(self.progress, shuffle.stage, len(used)) as watch:
             done = self._each(handle, used)
         return [text for texts in done for text in texts]
+
+    def _tasks(self, rows: int, rows_per_task: int) -> int:
+        most = 2 * self.threads
+        return max(2, min(most, rows // rows_per_task)) if rows_per_task else most
 
     def join(self, source: Any, target: Any, join: Join) -> pa.Table:
         left, right = _as_table(source).combine_chunks(), target.combine_chunks()

@@ -59,6 +59,16 @@ def test_every_row_is_handled_once_with_its_kind_and_in_its_order(
         assert order == sorted(order), "rows of one task keep their order"
 
 
+@pytest.mark.parametrize(
+    ("rows", "rows_per_task", "tasks"), [(3, 10, 2), (45, 10, 4), (500, 10, 8), (3, 0, 8)]
+)
+def test_few_rows_are_not_spread_over_many_tasks(rows: int, rows_per_task: int, tasks: int) -> None:
+    shuffle = Shuffle(("n",), _route, _texts, rows_per_task=rows_per_task)
+    texts = LocalEngine(4).shuffle(_table(list(range(rows))), shuffle)
+    used = {int(text.split("/")[0]) for text in texts}
+    assert used == set(range(min(rows, tasks)))
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_row_that_route_refuses_stops_the_run_before_any_handle(threads: int) -> None:
     handled: list[Attempt] = []

@@ -55,6 +55,10 @@ _WRITING = Stage("writing", measure_write)
 _EMPTYING = Stage("emptying", measure_write)
 _COUNTING = Stage("counting old rows", lambda text: Measure(rows=int(text)))
 
+_LOG_ROWS_PER_TASK = 10_000
+"""Every task lists its partitions and reads the metadata of their commits, which for a few rows is
+most of the work. Where base files are written anew that is little beside each of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
@@ -100,7 +104,8 @@ class Run:
     def shuffle(self, source: Any, handle: WriteHandle) -> tuple[Accepted, ...]:
         """Bring rows to their groups and write them there."""
         placement, tasks = handle.placement, self.table.write_options.shuffle_tasks
-        shuffle = Shuffle(placement.columns, placement.route, handle, tasks, _WRITING)
+        least = _LOG_ROWS_PER_TASK if self.how.appends else 0
+        shuffle = Shuffle(placement.columns, placement.route, handle, tasks, _WRITING, least)
         return tuple(map(decode_accepted, self.engine.shuffle(source, shuffle)))
 
     def groups(self, partitions: Iterable[str] | None) -> tuple[FileGroup, ...]:
