@@ -4,18 +4,23 @@
     make bench-long ARGS="--commits 200"
 
 Compaction, clean and archive run after commits as the options say. Printed every 50 commits: the
-median time of a call (services included), of the commit alone and of its work on a processor, which
-others on the machine hardly touch; instants on the active timeline, files in the table. At the end:
-last against first, as ratios.
+median time of a call (services included), of the commit alone and of its work on a processor;
+instants on the active timeline, files in the table.
+
+A machine may be a third slower minutes later, which says nothing of the table. So beside every
+block the first 50 commits are made again, one for one, into a new table, and the last block is
+judged against those of the same minute; against the first block it is printed as well.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import statistics
 import sys
 import tempfile
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -42,37 +47,69 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="make the table here, and keep it")
     given = parser.parse_args()
     if given.folder is not None:
-        return _run(str(given.folder.resolve() / "table"), given.commits, given.keys)
+        return _run(given.folder.resolve(), given.commits, given.keys)
     with tempfile.TemporaryDirectory(prefix="lentic-long-") as folder:
-        return _run(f"{folder}/table", given.commits, given.keys)
+        return _run(Path(folder), given.commits, given.keys)
 
 
-def _run(path: str, commits: int, keys: int) -> int:
-    lentic.create(path, SCHEMA, key="id", ordering="ts", buckets=4)
-    table = lentic.open(path, options=OPTIONS)
-    calls, alone, worked = list[float](), list[float](), list[float]()
-    heads = f"{'commits':>8} {'call ms':>9} {'commit ms':>10} {'cpu ms':>7}"
-    print(f"{heads} {'instants':>9} {'files':>6}")
-    for number in range(1, commits + 1):
-        taken = _Stopwatch()
+@dataclass
+class _Series:
+    """A table, and what each commit to it took, in seconds."""
+
+    path: str
+    table: lentic.Table
+    calls: list[float] = field(default_factory=list)
+    alone: list[float] = field(default_factory=list)
+    worked: list[float] = field(default_factory=list)
+
+    @classmethod
+    def begin(cls, path: str) -> _Series:
+        lentic.create(path, SCHEMA, key="id", ordering="ts", buckets=4)
+        return cls(path, lentic.open(path, options=OPTIONS))
+
+    def commit(self, keys: int) -> None:
+        batch, taken = _batch(len(self.calls) + 1, keys), _Stopwatch()
         begun, begun_cpu = time.perf_counter(), time.process_time()
         with taken:
-            table.upsert(_batch(number, keys))
-        calls.append(time.perf_counter() - begun)
-        alone.append(calls[-1] - taken.services_s)
-        worked.append(time.process_time() - begun_cpu - taken.services_cpu_s)
-        if number % BLOCK == 0:
-            print(
-                f"{number:8} {_ms(calls[-BLOCK:]):9.1f} {_ms(alone[-BLOCK:]):10.1f} "
-                f"{_ms(worked[-BLOCK:]):7.1f} {len(table.timeline()):9} {_files(path):6}",
-                flush=True,
-            )
-    ratio, whole, cpu = map(_growth, (alone, calls, worked))
+            self.table.upsert(batch)
+        self.calls.append(time.perf_counter() - begun)
+        self.alone.append(self.calls[-1] - taken.services_s)
+        self.worked.append(time.process_time() - begun_cpu - taken.services_cpu_s)
+
+
+def _run(folder: Path, commits: int, keys: int) -> int:
+    old = _Series.begin(str(folder / "table"))
+    print(
+        f"{'commits':>8} {'call ms':>9} {'commit ms':>10} {'cpu ms':>7} {'instants':>9} "
+        f"{'files':>6} {'in a new table, commit ms':>26} {'ratio':>6}"
+    )
+    young = old
+    for start in range(0, commits, BLOCK):
+        shutil.rmtree(folder / "young", ignore_errors=True)
+        young = _Series.begin(str(folder / "young"))
+        for _ in range(min(BLOCK, commits - start)):
+            old.commit(keys)
+            young.commit(keys)
+        print(
+            f"{len(old.calls):8} {_ms(old.calls):9.1f} {_ms(old.alone):10.1f} "
+            f"{_ms(old.worked):7.1f} {len(old.table.timeline()):9} {_files(old.path):6} "
+            f"{_ms(young.alone):26.1f} {_growth(old.alone, young.alone):6.2f}",
+            flush=True,
+        )
+    ratio = _growth(old.alone, young.alone)
     verdict = "ok" if ratio <= LIMIT else "OVER"
-    print(f"commit, last {BLOCK} / first {BLOCK}: {ratio:.2f} (<= {LIMIT}) {verdict}")
-    found = table.verify() or "sound"
+    print(
+        f"commit, last {BLOCK} / first {BLOCK} of a new table: {ratio:.2f} (<= {LIMIT}) {verdict}"
+    )
+    cpu, whole = _growth(old.worked, young.worked), _growth(old.calls, young.calls)
     print(f"its processor time: {cpu:.2f}; call with services: {whole:.2f}")
-    print(f"{table.read().num_rows} rows; {found}")
+    first = [_growth(each, each[:BLOCK]) for each in (old.alone, old.worked, old.calls)]
+    print(
+        "against the first of the same table, minutes earlier: {:.2f}, {:.2f}, {:.2f}".format(
+            *first
+        )
+    )
+    print(f"{old.table.read().num_rows} rows; {old.table.verify() or 'sound'}")
     return 0 if ratio <= LIMIT else 1
 
 
@@ -105,12 +142,13 @@ def _batch(number: int, keys: int) -> pa.Table:
     return pa.table([pa.array(ids), pa.array([number] * ROWS), pa.array(values)], schema=SCHEMA)
 
 
-def _growth(seconds: list[float]) -> float:
-    return statistics.median(seconds[-BLOCK:]) / statistics.median(seconds[:BLOCK])
+def _growth(last: list[float], first: list[float]) -> float:
+    return _ms(last) / _ms(first)
 
 
 def _ms(seconds: list[float]) -> float:
-    return statistics.median(seconds) * 1000
+    """The median of the last block, in milliseconds."""
+    return statistics.median(seconds[-BLOCK:]) * 1000
 
 
 def _files(path: str) -> int:
