@@ -104,7 +104,6 @@ def test_a_dead_holders_lease_is_not_waited_for_longer_than_it_lasts() -> None:
         assert LEASE_MS / 1000 <= waits.world.clock.monotonic() < LEASE_MS / 1000 + 0.001
 
 
-
 @says("R2")
 def test_what_a_holder_decided_and_could_not_do_is_done_by_the_next(
     storage: ConditionalStorage,
