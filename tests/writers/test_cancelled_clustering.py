@@ -49,6 +49,10 @@ RATIO_MAX = 1.2
 STOP_S_MAX = 5.0
 SMALL = Scene(Shape(own=4, hot=8), Ballast(rows=1_500, width=2_000), every_s=0.5)
 LARGE = Scene(Shape(own=6, hot=16), Ballast(rows=12_000, width=2_000), every_s=2.0, first=14)
+CLUSTERER = "clusterer"
+TURNS = 2
+"""A machine may be slower minutes later, and more logs make writes slower: by turns both concern a
+clustering and the quiet before and after it alike."""
 HUDI: WriteId = ("hudi", 1_000)
 
 Tell = Callable[[str], None]
@@ -60,27 +64,34 @@ def make_play(folder: Path, scene: Scene, duration_s: float, options: dict[str, 
     return Play(str(folder / "table"), ledgers, (), duration_s, options=options, shape=scene.shape)
 
 
+Phase = tuple[int, int]
+"""From when to when, on the clock of the ledgers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Times:
-    """From when to when ingestion was alone, beside a clustering and alone again."""
+    """When ingestion was alone and when beside a clustering, by turns."""
 
-    alone: tuple[int, int]
-    beside: tuple[int, int]
-    after: tuple[int, int] = (0, 0)
+    alone: tuple[Phase, ...]
+    beside: tuple[Phase, ...]
 
 
 def report(stage: Company, times: Times) -> Report:
     """What came of ingestion, and of the clusterings beside it."""
     entries = load_entries(stage.play.ledger(WRITER))
-    phases = [times_of(entries, *phase) for phase in (times.alone, times.beside, times.after)]
-    alone_s, beside_s, after_s = (tuple(took.at_work_s for took in phase) for phase in phases)
-    clusterer = next(player for player in stage.players if player.name == "clusterer")
+    alone = [times_of(entries, *phase) for phase in times.alone]
+    beside = [times_of(entries, *phase) for phase in times.beside]
+    tries = [
+        one
+        for player in stage.players
+        if player.name.startswith(CLUSTERER)
+        for one in tries_of(stage.entries(player), stage.requests)
+    ]
     found = Report(
-        alone_s,
-        beside_s,
-        after_s,
-        waits=statistics.mean(took.waited_s for phase in phases for took in phase),
-        tries=tuple(tries_of(stage.entries(clusterer), stage.requests)),
+        tuple(tuple(took.at_work_s for took in phase) for phase in alone),
+        tuple(tuple(took.at_work_s for took in phase) for phase in beside),
+        waits=statistics.mean(took.waited_s for phase in alone + beside for took in phase),
+        tries=tuple(tries),
         writes=stage.writes(),
     )
     assert not found.failures, found.failures[:3]
@@ -89,35 +100,37 @@ def report(stage: Company, times: Times) -> Report:
 
 
 def yield_to_ingestion(
-    stage: Company, *, alone_s: float, beside_s: float, engine: str = "local"
+    stage: Company, *, alone_s: float, beside_s: float, engine: str = "local", turns: int = 1
 ) -> Times:
-    """Ingestion alone, then beside a clustering that tries again and again; then it pauses. The
-    clustering has ended what it was at."""
+    """Ingestion alone, then beside a clustering that tries again and again, by turns; then it
+    pauses. The last clustering has ended what it was at."""
     writer = stage.start_writer()
-    alone_ns = time.monotonic_ns()
-    stage.wait_for_writes(2)
-    stage.pass_time(alone_s)
-    until_ns = time.monotonic_ns()
-    clusterer = stage.start_clusterer("clusterer", engine)
-    stage.wait_until_working(clusterer)
-    beside_ns = time.monotonic_ns()
-    stage.pass_time(beside_s)
-    stage.wait_for_outcome(clusterer, ABORTED)
-    stage.wait_until_working(clusterer)  # so that the last plan is one that gave way, too
-    stage.wait_for_writes(2)
-    end_ns = time.monotonic_ns()
-    stage.end_clusterer(clusterer)
+    alone, beside = [], []
+    for turn in range(turns):
+        begun_ns = time.monotonic_ns()
+        stage.wait_for_writes(2)
+        stage.pass_time(alone_s)
+        alone.append((begun_ns, time.monotonic_ns()))
+        clusterer = stage.start_clusterer(f"{CLUSTERER}-{turn}", engine)
+        stage.wait_until_working(clusterer)
+        begun_ns = time.monotonic_ns()
+        stage.pass_time(beside_s)
+        stage.wait_for_outcome(clusterer, ABORTED)
+        stage.wait_until_working(clusterer)  # so that the last plan is one that gave way, too
+        stage.wait_for_writes(2)
+        beside.append((begun_ns, time.monotonic_ns()))
+        stage.end_clusterer(clusterer)
     stage.pause_writer(writer)
-    return Times((alone_ns, until_ns), (beside_ns, end_ns))
+    return Times(tuple(alone), tuple(beside))
 
 
 def write_alone_again(stage: Company, times: Times, seconds: float) -> Times:
     writer = stage.start_writer()
-    after_ns = time.monotonic_ns()
+    begun_ns = time.monotonic_ns()
     stage.pass_time(seconds)
-    end_ns = time.monotonic_ns()
+    phase = (begun_ns, time.monotonic_ns())
     stage.pause_writer(writer)
-    return replace(times, after=(after_ns, end_ns))
+    return replace(times, alone=(*times.alone, phase))
 
 
 def cluster_in_peace(stage: Company) -> None:
@@ -152,7 +165,7 @@ def test_what_a_killed_clustering_left_is_aborted_by_the_next_clean(tmp_path: Pa
     play = make_play(tmp_path, SMALL, 60)
     table = load_table(SMALL, play)
     with company(play, SMALL) as stage:
-        clusterer = stage.start_clusterer("clusterer")
+        clusterer = stage.start_clusterer(CLUSTERER)
         at = stage.freeze_at_work(clusterer)
         cancel_by_writing(play, table)
         clusterer.kill()
@@ -172,12 +185,12 @@ def test_a_clustering_that_wakes_up_after_it_was_aborted_leaves_nothing(tmp_path
     play = make_play(tmp_path, SMALL, 60)
     table = load_table(SMALL, play)
     with company(play, SMALL) as stage:
-        clusterer = stage.start_clusterer("clusterer")
+        clusterer = stage.start_clusterer(CLUSTERER)
         at = stage.freeze_at_work(clusterer)
         cancel_by_writing(play, table)
         table.clean(wait=True)
         assert [str(instant.requested_at) for instant in list_aborted(table)] == [at]
-        (play.folder / "clusterer.stop").touch()
+        (play.folder / f"{CLUSTERER}.stop").touch()
         clusterer.send(signal.SIGCONT)
         clusterer.wait_for_end()
     ensure_nothing_left(table, list_aborted(table))
@@ -215,12 +228,14 @@ class TestSoak:
         play = make_play(tmp_path, LARGE, SOAK_S, {MODE: OCC[MODE]})
         table = load_table(LARGE, play)
         with company(play, LARGE) as stage:
-            times = yield_to_ingestion(stage, alone_s=SOAK_S / 2, beside_s=SOAK_S, engine=engine)
+            times = yield_to_ingestion(
+                stage, alone_s=SOAK_S / 3, beside_s=SOAK_S, engine=engine, turns=TURNS
+            )
             ensure_nothing_left(table, list_aborted(table))
             ensure_hudi_agrees(play, apache_hudi, with_ties=False)
             write_with_hudi(play, table, apache_hudi)
             ensure_hudi_agrees(play, apache_hudi, with_ties=False)
-            times = write_alone_again(stage, times, SOAK_S / 2)
+            times = write_alone_again(stage, times, SOAK_S / 3)
             cluster_in_peace(stage)
             found = report(stage, times)
         tell(str(found))

@@ -97,22 +97,29 @@ def tries_of(entries: list[Entry], requests: Requests) -> list[Try]:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a play came to. Ingestion was alone before and, if that was measured, after. Writes take
-    as long as they do when there is a core for them; how much longer they took is `waits`."""
+    """What a play came to: how long writes took in each phase, alone and beside a clustering by
+    turns. Writes take as long as they do when there is a core for them; how much longer they took
+    is `waits`."""
 
-    alone_s: tuple[float, ...]
-    beside_s: tuple[float, ...]
-    after_s: tuple[float, ...]
+    alone_s: tuple[tuple[float, ...], ...]
+    beside_s: tuple[tuple[float, ...], ...]
     waits: float
     tries: tuple[Try, ...]
     writes: tuple[Write, ...]
 
     @property
-    def ratio(self) -> float:
-        """How much longer a write takes beside a clustering than alone, by the medians. The more
+    def ratios(self) -> list[float]:
+        """How much longer a write takes beside each clustering than alone, by the medians. The more
         logs there are the longer it takes, alone as well: alone is between before and after."""
-        alone = [statistics.median(part) for part in (self.alone_s, self.after_s) if part]
-        return statistics.median(self.beside_s) / statistics.mean(alone)
+        alone = [statistics.median(phase) for phase in self.alone_s]
+        return [
+            statistics.median(phase) / statistics.mean(alone[turn : turn + 2])
+            for turn, phase in enumerate(self.beside_s)
+        ]
+
+    @property
+    def ratio(self) -> float:
+        return statistics.mean(self.ratios)
 
     @property
     def failures(self) -> list[Write]:
@@ -131,19 +138,20 @@ class Report:
     def __str__(self) -> str:
         outcomes = Counter(t.outcome for t in self.tries)
         stopped = [t.work_s for t in self.tries if t.work_s is not None]
+        ratios = " and ".join(f"{ratio:.2f}" for ratio in self.ratios)
         return (
             f"{len(self.writes)} writes, {len(self.failures)} failed; commit in "
-            f"{_median(self.alone_s)} alone, {_median(self.beside_s)} beside clustering, "
-            f"{_median(self.after_s)} alone again: {self.ratio:.2f} x (and "
-            f"{self.waits:.2f} s waiting for a core each); "
+            f"{_medians(self.alone_s)} alone, {_medians(self.beside_s)} beside clustering, by "
+            f"turns: {ratios}, {self.ratio:.2f} x "
+            f"(and {self.waits:.2f} s waiting for a core each); "
             f"{outcomes[ABORTED]} clusterings aborted, {outcomes[COMMITTED]} committed; "
             f"work stopped within {self.slowest_stop_s:.2f} s of the request "
             f"({len(stopped)} at work), plan aborted within {self.slowest_end_s:.2f} s"
         )
 
 
-def _median(times: tuple[float, ...]) -> str:
-    return f"{statistics.median(times):.3f} s (of {len(times)})" if times else "-"
+def _medians(phases: tuple[tuple[float, ...], ...]) -> str:
+    return " / ".join(f"{statistics.median(took):.3f} s (of {len(took)})" for took in phases)
 
 
 @dataclass(frozen=True, slots=True)
