@@ -1,19 +1,18 @@
 """What files of the archived timeline say, remembered in this process.
 
 Such a file never changes, so what was decoded once holds for as long as the file is listed with the
-same length and time. The memory is bounded: what was not asked for longest goes first.
+same length and time.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from lentic.format.lsm import ArchivedTimes, HistoryName, HistoryReader
 from lentic.storage.base import FileInfo, Storage
+from lentic.timeline.bounded_cache import BoundedCache
 
 T = TypeVar("T")
 
@@ -22,32 +21,7 @@ _ROW_BYTES = 400
 """About what the times of one instant take."""
 
 
-class _Cache:
-    """Values by key, up to a total weight."""
-
-    def __init__(self, weight_max: int) -> None:
-        self._max = weight_max
-        self._weight = 0
-        self._values: OrderedDict[object, tuple[Any, int]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: object, load: Callable[[], T], weigh: Callable[[T], int]) -> T:
-        with self._lock:
-            if key in self._values:
-                self._values.move_to_end(key)
-                found: T = self._values[key][0]
-                return found
-        value = load()
-        with self._lock:
-            if key not in self._values:
-                self._values[key] = value, weigh(value)
-                self._weight += self._values[key][1]
-            while self._weight > self._max:
-                self._weight -= self._values.popitem(last=False)[1][1]
-        return value
-
-
-_cache = _Cache(_BYTES_MAX)
+_cache = BoundedCache(_BYTES_MAX)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import lru_cache
 
 from lentic.errors import Corrupt, MissingFile
 from lentic.format import layout
@@ -39,6 +38,7 @@ from lentic.format.restore import RestorePlan, decode_restore_plan
 from lentic.format.times import RequestedAt, is_before
 from lentic.storage.base import Storage
 from lentic.timeline.aborted_history import load_aborted
+from lentic.timeline.bounded_cache import BoundedCache
 from lentic.timeline.history import (
     find_archived,
     load_archived_content,
@@ -47,7 +47,10 @@ from lentic.timeline.history import (
 from lentic.timeline.instant import PLANS, Identity, Instant
 from lentic.timeline.timeline import Timeline, parse_timeline
 
-_REMEMBERED_BYTES_MAX = 32 << 10
+_DECODED_PER_BYTE = 4
+_decoded = BoundedCache(64 << 20)
+"""Metadata of writes; with its bytes each takes about four times as much as these. That is room for
+thousands of small commits, or for a few that name tens of thousands of files."""
 
 
 def load_timeline(storage: Storage) -> Timeline:
@@ -147,8 +150,11 @@ def decode_write(content: bytes, instant: Instant, where: str) -> CommitMetadata
             next_step="bring the file back from a copy of the table",
         )
     # Each step of a flow asks again what the last commits did; the same bytes say the same.
-    decode = _decode_small_write if len(content) <= _REMEMBERED_BYTES_MAX else _decode_write
-    return decode(content, instant, where)
+    return _decoded.get(
+        (content, instant, where),
+        lambda: _decode_write(content, instant, where),
+        lambda _: _DECODED_PER_BYTE * len(content),
+    )
 
 
 def _decode_write(content: bytes, instant: Instant, where: str) -> CommitMetadata:
@@ -160,9 +166,6 @@ def _decode_write(content: bytes, instant: Instant, where: str) -> CommitMetadat
                 where=where,
             )
     return metadata
-
-
-_decode_small_write = lru_cache(maxsize=128)(_decode_write)
 
 
 def load_compaction_plan(storage: Storage, instant: Instant) -> CompactionPlan:
