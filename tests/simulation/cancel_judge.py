@@ -150,9 +150,7 @@ def _judge_rows(played: Played, rows: dict[str, Any]) -> list[str]:
     )
     for writer in WRITERS:
         unknown = is_unknown(played.outcome[writer])
-        for number, partitions in zip(
-            NUMBERS, share(played.plot.writes, WRITERS, writer), strict=True
-        ):
+        for number, partitions in _writes_of(played, writer):
             mine = {key(writer, number, partition) for partition in partitions}
             done = number in played.written.get(writer, set())
             there = mine & rows.keys()
@@ -175,6 +173,7 @@ def _judge_rows(played: Played, rows: dict[str, Any]) -> list[str]:
 
 
 def _writes_of(played: Played, writer: str) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """What a writer calls each of its batches, and the partitions it is for."""
     return zip(NUMBERS, share(played.plot.writes, WRITERS, writer), strict=True)
 
 
@@ -184,10 +183,8 @@ def _judge_snapshots(played: Played, rows: dict[str, Any]) -> list[str]:
     findings = judge_snapshots(snapshots)
     for seen in played.snapshots:
         for writer in WRITERS:
-            for number, parts in zip(
-                NUMBERS, share(played.plot.writes, WRITERS, writer), strict=True
-            ):
-                mine = {key(writer, number, partition) for partition in parts}
+            for number, partitions in _writes_of(played, writer):
+                mine = {key(writer, number, partition) for partition in partitions}
                 if seen & mine not in (set(), mine):
                     findings.append(f"half of a write was seen: {seen & mine} of {mine}")
     return findings
