@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from lentic.config.zookeeper import ZooKeeperOptions
-from lentic.coordination import zookeeper as sessions
 from lentic.coordination.lock_zookeeper import ZooKeeperLock
 from lentic.storage.local import LocalStorage
 from lentic.world import Process, real_world
@@ -26,9 +25,7 @@ def s3_options() -> Iterator[tuple[tuple[str, str], ...]]:
 
 
 @pytest.fixture
-def locks(
-    zookeeper: ZooKeeperServer, tmp_path: Path, request: pytest.FixtureRequest
-) -> Iterator[Locks]:
+def locks(zookeeper: ZooKeeperServer, tmp_path: Path, request: pytest.FixtureRequest) -> Locks:
     """Locks of one table; `session_ms` tells sessions apart."""
 
     def make(
@@ -39,8 +36,7 @@ def locks(
         world = replace(real_world(), process=Process("host-7", 4121))
         return ZooKeeperLock(LocalStorage(str(tmp_path / "table")), world, timeout_ms, options)
 
-    yield make
-    sessions._close_all()
+    return make
 
 
 @pytest.fixture(scope="module")
