@@ -10,7 +10,7 @@ import pytest
 from lentic.engine import LocalEngine
 from lentic.table import Table
 from lentic.view.files import FileSlice
-from tests.unit.builders import new_table, rows
+from tests.unit.builders import WrappedStorage, new_table, rows
 
 BOTH = pytest.mark.parametrize("table_type", ["MERGE_ON_READ", "COPY_ON_WRITE"])
 ROW_BYTES = "hoodie.copyonwrite.record.size.estimate"
@@ -48,6 +48,22 @@ def test_new_keys_go_into_the_small_file_there_is(table_type: str) -> None:
     assert part.base is not None
     assert part.logs == (), "where new keys go, known ones are rewritten along"
     assert len(table.read()) == 40
+
+
+@BOTH
+def test_the_driver_looks_at_a_partition_once(table_type: str) -> None:
+    """For the keys that are there, for files with room, and for what an overwrite ends."""
+    storage = WrappedStorage()
+    opened = new_table(storage=storage, table_type=table_type, buckets=None)
+    table = Table(opened, LocalEngine(threads=1))
+    table.upsert(_batch(0, 20))
+    storage.calls.clear()
+    table.upsert(_batch(15, 40, 1))
+    table.upsert(_batch(0, 1, day="e"))
+    looks = Counter(path for op, path in storage.calls if op == "list_files")
+    assert looks["d"] == 2, "the driver, and the task that writes there"
+    assert looks["e"] == 2
+    assert len(table.read()) == 41
 
 
 @BOTH

@@ -7,7 +7,8 @@ what the caller is told all follow from that one set (R8).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -81,6 +82,8 @@ class Run:
     prepared: Prepared
     begun: Begun
     how: Writing
+    seen: dict[str, tuple[FileGroup, ...]] = field(default_factory=dict)
+    """The groups of partitions that were looked at: what others do meanwhile does not show."""
 
     @property
     def request(self) -> Request:
@@ -113,7 +116,13 @@ class Run:
         storage, timeline = self.table.storage, self.begun.timeline
         if partitions is None:
             return load_table_view(storage, timeline)
-        return load_partition_files(storage, timeline, tuple(partitions)).groups()
+        wanted = sorted(set(partitions))
+        if unseen := [partition for partition in wanted if partition not in self.seen]:
+            self.seen.update((partition, ()) for partition in unseen)
+            groups = load_partition_files(storage, timeline, unseen).groups()
+            for partition, found in groupby(groups, lambda group: group.id.partition):
+                self.seen[partition] = tuple(found)
+        return tuple(group for partition in wanted for group in self.seen[partition])
 
     def commit(
         self,
