@@ -116,13 +116,15 @@ def _undoing(table: OpenTable) -> tuple[Instant, ...]:
 
 def _clean(table: OpenTable, engine: Engine, on_look: OnLook) -> Performed:
     # Clean's part in cancelling plans: those that wait for longer than their policy allows.
-    end_cancelled(table, engine)
+    aborted = end_cancelled(table, engine)
     run = clean_files(table, engine, on_look=on_look)
     deleted = sum(_count_deleted(table, outcome) for outcome in run.cleans)
-    work = Work(deleted=deleted, strays=len(run.orphans))
+    work = Work(deleted=deleted, strays=len(run.orphans), instants=len(aborted))
+    note = f"aborted {', '.join(plan.requested_at for plan in aborted)}" if aborted else ""
     if not run.cleans:
-        return Performed(Result.DONE if run.orphans else Result.NOTHING, work=work)
-    return Performed(_result(run.cleans[-1]), _last([o.instant for o in run.cleans]), work)
+        return Performed(Result.NOTHING if work == Work() else Result.DONE, work=work, note=note)
+    cleaned = _last([outcome.instant for outcome in run.cleans])
+    return Performed(_result(run.cleans[-1]), cleaned, work, note)
 
 
 def _archive(table: OpenTable) -> Performed:

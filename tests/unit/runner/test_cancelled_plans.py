@@ -41,6 +41,21 @@ def test_a_cancelled_plan_is_left_to_its_executor_until_that_is_dead() -> None:
     assert lake.told() == [("one", "abort", "aborted")]
 
 
+def test_what_a_clean_cancels_because_it_waited_too_long_is_told() -> None:
+    """Where others are to execute the plans: no plan of theirs ends without a line that says so."""
+    lake = Lake(options={"hoodie.clean.commits.retained": 1})
+    table = _clusterable(lake)
+    at = table.schedule("clustering", cancel_after_instants=1)
+    assert at
+    lake.write(table, 100)
+    only_clean = Orders(services=frozenset({Service.CLEAN}))
+    lake.runner(only_clean).run_cycle()
+    (event,) = lake.events
+    assert (event.action, event.result, event.work.instants) == ("clean", "done", 1)
+    assert event.note == f"aborted {at}"
+    assert [i.requested_at for i in table.timeline() if i.is_aborted] == [at]
+
+
 def test_a_clustering_that_was_cancelled_rests_before_the_next_one() -> None:
     """Else ingestion and clustering would cancel and plan each other in turn, pass by pass."""
     lake = Lake()
