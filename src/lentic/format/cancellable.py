@@ -14,6 +14,7 @@ CANCELLABLE_KEY = "lentic.plan.cancellable"
 HOURS_KEY = "lentic.plan.cancel_after_hours"
 INSTANTS_KEY = "lentic.plan.cancel_after_instants"
 CANCELLED_KEY = "lentic.plan.cancelled"
+HOUR_S = 3_600
 KEYS = (CANCELLABLE_KEY, HOURS_KEY, INSTANTS_KEY, CANCELLED_KEY)
 
 
@@ -26,6 +27,13 @@ class Cancellation:
     after_instants: int | None = None
     cancelled: Mapping[str, int] = field(default_factory=dict)
     """By `partition/file_id`: how many plans for the file group were cancelled in a row."""
+
+    def is_met(self, *, writes: int, age_s: float) -> bool:
+        """Whether a clean may cancel the plan once `writes` completed since and it is so old."""
+        if not self.cancellable:
+            return False
+        is_old = self.after_hours is not None and age_s >= self.after_hours * HOUR_S
+        return is_old or (self.after_instants is not None and writes >= self.after_instants)
 
 
 def encode_cancellation(found: Cancellation) -> dict[str, str]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from lentic.config.cancellation import CancellationOptions
 from lentic.errors import ConfigError
 from lentic.format import layout
-from lentic.format.cancellable import Cancellation, group_key
+from lentic.format.cancellable import HOUR_S, Cancellation, group_key
 from lentic.format.names import Action, State
 from lentic.format.properties import decode_properties, encode_properties
+from lentic.format.times import is_before
 from lentic.services.plan_age import list_older
 from lentic.services.signs_of_life import is_executed
 from lentic.storage.base import Storage
@@ -23,7 +24,6 @@ from lentic.txn.transaction import OpenTable, Transaction
 
 _PROPERTY = "lentic.cancellation"
 """In hoodie.properties: plans of this table may be cancelled and aborted (R18)."""
-_HOUR_MS = 3_600_000
 
 
 def choose_cancellation(
@@ -104,12 +104,15 @@ def list_due(table: OpenTable) -> tuple[Instant, ...]:
 def is_met(table: OpenTable, timeline: Timeline, plan: Instant) -> bool:
     """Whether the plan's own policy says that a clean may cancel it."""
     said = load_clustering_claim(table.storage, plan).cancellation
-    if not said.cancellable:
+    if said.is_met(writes=count_writes_since(timeline, plan), age_s=0):
+        return True
+    if not said.cancellable or said.after_hours is None:
         return False
-    if said.after_instants is not None:
-        later = [w for w in timeline.writes() if str(w.completed_at) > str(plan.requested_at)]
-        if len(later) >= said.after_instants:
-            return True
-    if said.after_hours is None:
-        return False
-    return bool(list_older(table, (plan,), int(said.after_hours * _HOUR_MS)))
+    # Of its age both clocks must be sure (G9).
+    return bool(list_older(table, (plan,), int(said.after_hours * HOUR_S * 1_000)))
+
+
+def count_writes_since(timeline: Timeline, plan: Instant) -> int:
+    """How many writes completed after the plan was made."""
+    times = (write.completed_at for write in timeline.writes())
+    return sum(at is not None and is_before(plan.requested_at, at) for at in times)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lentic.format.cancellable import Cancellation
+from lentic.format.cancellable import HOUR_S, Cancellation
 from lentic.format.names import Action, State
 from lentic.format.times import RequestedAt
 from lentic.services import next_steps
@@ -13,8 +13,6 @@ from lentic.timeline.instant import PLANS, Instant
 
 ALERT_CANCELS = 3
 """So many cancellations in a row, and a file group is being starved of clustering (C10)."""
-
-_HOUR_S = 3_600
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +120,12 @@ def judge_cancellation(
 ) -> CancelState:
     """What a plan says of being cancelled, and how far that has come: it is `age_s` old, `writes`
     completed since it was made, and `request` says who cancelled it and why."""
-    hours, instants = said.after_hours, said.after_instants
-    is_old = hours is not None and age_s >= hours * _HOUR_S
-    is_met = said.cancellable and (is_old or (instants is not None and writes >= instants))
+    is_met = said.is_met(writes=writes, age_s=age_s)
     counts = sorted(said.cancelled.items(), key=lambda one: (-one[1], one[0]))
     return CancelState(
         cancellable=said.cancellable,
-        after_hours=hours,
-        after_instants=instants,
+        after_hours=said.after_hours,
+        after_instants=said.after_instants,
         policy=_say_policy(said, age_s, writes, is_met=is_met),
         is_met=is_met,
         is_requested=request is not None,
@@ -142,7 +138,7 @@ def judge_cancellation(
 def _say_policy(said: Cancellation, age_s: float, writes: int, *, is_met: bool) -> str:
     limits = []
     if said.after_hours is not None:
-        limits.append(f"it is {said.after_hours:g} h old (now {age_s / _HOUR_S:.1f} h)")
+        limits.append(f"it is {said.after_hours:g} h old (now {age_s / HOUR_S:.1f} h)")
     if said.after_instants is not None:
         limits.append(f"{said.after_instants} write(s) completed since (now {writes})")
     if not (said.cancellable and limits):

@@ -7,7 +7,8 @@ from lentic.errors import Corrupt, MissingFile
 from lentic.format import layout
 from lentic.format.cancellable import Cancellation
 from lentic.format.names import Action
-from lentic.format.times import RequestedAt, is_before, parse_epoch_ms
+from lentic.format.times import RequestedAt, parse_epoch_ms
+from lentic.services.cancel_policy import count_writes_since
 from lentic.services.pending import (
     CancelState,
     PendingPlan,
@@ -108,9 +109,7 @@ def _load_cancel_state(table: OpenTable, timeline: Timeline, plan: Instant) -> C
         said,
         (request.by, request.why) if request else None,
         age_s=age_s(table, at),
-        writes=sum(
-            1 for w in timeline.writes() if w.completed_at and is_before(at, w.completed_at)
-        ),
+        writes=count_writes_since(timeline, plan),
     )
 
 
