@@ -134,7 +134,8 @@ def read_base(
     try:
         with storage.open_input(base.path) as source:
             file = pq.ParquetFile(source, page_checksum_verification=True)
-            present = [name for name in schema.names if name in file.schema_arrow.names]
+            stored = set(file.schema_arrow.names)
+            present = [name for name in schema.names if name in stored]
             groups = list(range(file.num_row_groups))
             _ensure_consistent(file.metadata, base.path)
             if row_groups is not None:

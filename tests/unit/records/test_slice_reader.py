@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lentic.errors import Corrupt, MissingFile
 from lentic.format.avro_schema import avro_schema_json
 from lentic.format.record_fields import RECORD_KEY, with_meta_schema
+from lentic.records import slice_reader
 from lentic.records.base_writer import write_base
 from lentic.records.log_writer import write_log
 from lentic.records.merge import IS_DELETED, Deletes, Merge
@@ -195,6 +197,25 @@ def test_a_base_file_is_read_in_pieces() -> None:
     stream = read_base(group.storage, group.base, schema)
     assert next(stream).schema == schema
     stream.close()  # type: ignore[attr-defined]
+
+
+def test_the_schema_of_a_wide_base_file_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at it decodes every column anew, so that one per column costs their square."""
+    looks = []
+    plain = pq.ParquetFile.schema_arrow.fget
+
+    class Watched(pq.ParquetFile):  # type: ignore[misc]
+        @property
+        def schema_arrow(self) -> pa.Schema:
+            looks.append(self)
+            return plain(self)
+
+    group = Group()
+    group.put_base(_rows(("a", 1, 1)))
+    assert group.base is not None
+    monkeypatch.setattr(slice_reader.pq, "ParquetFile", Watched)
+    assert [batch.num_rows for batch in read_base(group.storage, group.base, SCHEMA)] == [1]
+    assert len(looks) == 1 < len(SCHEMA)
 
 
 def test_the_net_effect_of_the_logs_is_one_entry_per_key() -> None:
