@@ -14,7 +14,7 @@ from lentic.cli.demo import run_demo
 from lentic.cli.facts import instant_facts, table_facts, take
 from lentic.cli.operators import add_operator_commands
 from lentic.cli.render import (
-    console,
+    display,
     format_csv,
     json_value,
     render_rows,
@@ -43,7 +43,7 @@ def show(path: Path, as_json: Json = False) -> None:
     if as_json:
         typer.echo(json.dumps(facts.to_json(), indent=2))
     else:
-        console().print(render_table_facts(facts))
+        display(render_table_facts(facts))
 
 
 @app.command()
@@ -58,7 +58,7 @@ def timeline(
     if as_json:
         typer.echo(json.dumps([instant_facts(instant) for instant in instants], indent=2))
     else:
-        console().print(render_timeline(instants))
+        display(render_timeline(instants))
 
 
 @app.command()
@@ -83,7 +83,7 @@ def read(
     elif as_csv:
         typer.echo(format_csv(shown), nl=False)
     else:
-        console().print(render_rows(shown))
+        display(render_rows(shown))
 
 
 @app.command()
@@ -121,5 +121,6 @@ def main() -> None:
     try:
         app()
     except LenticError as error:
-        Console(stderr=True).print(f"{type(error).__name__}: {error}", style="red", markup=False)
+        told = f"{type(error).__name__}: {error}"
+        Console(stderr=True).print(told, style="red", markup=False, soft_wrap=True)
         sys.exit(1)

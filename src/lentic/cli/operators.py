@@ -11,7 +11,7 @@ import typer
 
 from lentic.api import open as open_table
 from lentic.cli.facts import cancelled_facts, outcome_facts
-from lentic.cli.render import console
+from lentic.cli.render import display
 from lentic.cli.render_insight import render_answer, render_health, say_cancelled
 from lentic.cli.services import explain
 from lentic.errors import ConfigError
@@ -54,7 +54,7 @@ def why(
     if as_json:
         _print_json(answer.to_json())
     else:
-        console().print(render_answer(answer))
+        display(render_answer(answer))
 
 
 def doctor(
@@ -70,7 +70,7 @@ def doctor(
     if as_json:
         _print_json(health.to_json())
     else:
-        console().print(render_health(health))
+        display(render_health(health))
     if not health.is_healthy:
         raise typer.Exit(1)
 

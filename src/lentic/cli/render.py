@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -28,7 +28,7 @@ _STATE_COLOUR = {
 
 def grid(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Grid:
     """A titled text table; numbers to the right."""
-    laid = Grid(title=title, title_justify="left", header_style="bold")
+    laid = Grid(title=title, title_justify="left", header_style="bold", show_header=any(columns))
     kept = [list(row) for row in rows]
     for index, column in enumerate(columns):
         numeric = bool(kept) and all(isinstance(row[index], int | float) for row in kept)
@@ -36,6 +36,11 @@ def grid(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> G
     for row in kept:
         laid.add_row(*map(_cell, row))
     return laid
+
+
+def whole(text: str, style: str = "bold") -> Text:
+    """A line that is never broken, so that it can be copied: a command, a path."""
+    return Text(text, style=style, no_wrap=True, overflow="ignore")
 
 
 def render_timeline(instants: Iterable[Instant]) -> Grid:
@@ -59,7 +64,7 @@ def render_plans(plans: Iterable[PendingPlan]) -> Group:
 
 def _plan_block(plan: PendingPlan) -> Text:
     heard = "" if plan.heartbeat_age_s is None else f", seen {plan.heartbeat_age_s:.0f} s ago"
-    block = Text(f"{plan.action.value} {plan.requested_at}", style="bold")
+    block = whole(f"{plan.action.value} {plan.requested_at}")
     block.append(f"  {plan.state.value}, {plan.age_s:.0f} s old", style="not bold")
     lines = {
         "owner": f"{plan.owner or 'nobody'}{heard}",
@@ -172,6 +177,6 @@ def _cell(value: Any) -> Text:
     return value if isinstance(value, Text) else Text("" if value is None else str(value))
 
 
-def console() -> Console:
-    """Where commands print."""
-    return Console()
+def display(shown: RenderableType) -> None:
+    """Print for a terminal; only tables keep to its width."""
+    Console().print(shown, crop=False)

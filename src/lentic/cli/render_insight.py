@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from lentic.cli.render import grid
+from lentic.cli.render import grid, whole
 from lentic.insight.answers import Answer, Health, Severity, Version
 from lentic.services.next_steps import NextStep
 
@@ -16,7 +16,10 @@ _COLOUR = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE
 
 
 def render_answer(answer: Answer) -> Group:
-    parts: list[RenderableType] = [grid(f"{answer.kind} {answer.question}", ("", ""), answer.facts)]
+    parts: list[RenderableType] = [
+        whole(f"{answer.kind} {answer.question}", style="italic"),
+        grid("", ("", ""), answer.facts),
+    ]
     parts += [Text(f"• {reason.says}") for reason in answer.reasons]
     if answer.versions:
         columns = ("write", "completed at", "ordering", "what", "file", "")
@@ -34,7 +37,7 @@ def _version(version: Version) -> tuple[object, ...]:
 
 
 def _next_steps(steps: tuple[NextStep, ...]) -> Iterator[Text]:
-    yield from (Text(f"next: {step.shell}", style="bold") for step in steps)
+    yield from (whole(f"next: {step.shell}") for step in steps)
 
 
 def say_cancelled(told: Mapping[str, Any]) -> str:
@@ -51,12 +54,12 @@ def say_cancelled(told: Mapping[str, Any]) -> str:
 
 def render_health(health: Health) -> Group:
     verdict = "is healthy." if health.is_healthy else "needs care."
-    parts: list[RenderableType] = [Text(f"{health.path} {verdict}", style="bold")]
+    parts: list[RenderableType] = [whole(f"{health.path} {verdict}")]
     for finding in health.findings:
         line = Text(f"{finding.severity.value:8}", style=_COLOUR[finding.severity])
         parts.append(line.append(finding.says, style=""))
         if finding.remedy:
-            parts.append(Text(f"{'':8}{finding.remedy.shell}", style="bold"))
+            parts.append(whole(f"{'':8}{finding.remedy.shell}"))
     looked = ", ".join(f"{count} {what}" for what, count in health.looked_at)
     if looked:
         parts.append(Text(f"looked at: {looked}", style="dim"))

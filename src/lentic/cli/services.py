@@ -11,7 +11,7 @@ import typer
 
 from lentic.api import open as open_table
 from lentic.cli.facts import outcome_facts, plan_facts
-from lentic.cli.render import console, render_explanation, render_plans
+from lentic.cli.render import display, render_explanation, render_plans
 from lentic.services.explain import Explanation
 
 Path = Annotated[str, typer.Argument(help="Path or URL of the table.", show_default=False)]
@@ -32,7 +32,7 @@ def plans(path: Path, as_json: Json = False) -> None:
     if as_json:
         _print_json([plan_facts(plan) for plan in found])
     else:
-        console().print(render_plans(found), soft_wrap=True)
+        display(render_plans(found))
 
 
 def compact(path: Path, dry_run: DryRun = False, as_json: Json = False) -> None:
@@ -140,7 +140,7 @@ def explain(explanation: Explanation, as_json: bool) -> None:
     if as_json:
         _print_json(explanation.to_json())
     else:
-        console().print(render_explanation(explanation))
+        display(render_explanation(explanation))
 
 
 def _tell(outcome: Any, as_json: bool) -> None:

@@ -34,6 +34,8 @@ class Facts:
     """By file: the pending plans and the savepoints that name it."""
     cleans: Mapping[str, Instant] = field(default_factory=dict)
     """By name of a file, which no other has: the clean on the active timeline that names it."""
+    cancelled: frozenset[RequestedAt] = frozenset()
+    """Pending plans that will never complete, because their cancellation was asked for."""
     planned: Mapping[Group, Instant] = field(default_factory=dict)
     """By file group: the pending plan that is for it."""
     undone: Mapping[RequestedAt, Instant] = field(default_factory=dict)

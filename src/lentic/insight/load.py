@@ -19,6 +19,7 @@ from lentic.services.protected import load_holders
 from lentic.services.schedule import planned_groups
 from lentic.services.situation import find_last_clustering
 from lentic.storage.base import Storage
+from lentic.timeline.cancel_requests import list_cancelled
 from lentic.timeline.instant import PLANS, Instant
 from lentic.timeline.reader import (
     load_commit_metadata,
@@ -61,6 +62,7 @@ def load_facts(
         groups={group.id: group for group in files.groups()},
         holders=load_holders(storage, timeline),
         cleans=_load_cleaned(storage, timeline),
+        cancelled=frozenset(list_cancelled(storage)),
         planned=_load_planned(storage, timeline),
         undone=load_undone(storage, timeline),
         cancels=load_cancel_counts(storage, timeline),

@@ -198,6 +198,9 @@ def _why_kept(facts: Facts, asked: _Asked) -> Iterator[Reason]:
     for holder in held:
         if holder.action is Action.SAVEPOINT:
             yield Reason("held-by-savepoint", f"{holder} keeps it until the savepoint is removed")
+        elif holder.requested_at in facts.cancelled:
+            says = f"{holder} was to read it; it is cancelled, and keeps the file until its abort"
+            yield Reason("held-by-plan", says)
         else:
             yield Reason("held-by-plan", f"{holder} is pending and is going to read it")
     if (clean := facts.cleans.get(str(asked.name))) and clean.is_pending and not held:
@@ -315,6 +318,8 @@ def _list_next_steps(facts: Facts, asked: _Asked, reasons: list[Reason]) -> Iter
     for holder in facts.holders.get(asked.path, ()) if asked.info else ():
         if holder.action is Action.SAVEPOINT and not asked.is_current:
             yield next_steps.remove_savepoint(facts.root, holder.requested_at)
+        elif holder.requested_at in facts.cancelled:
+            yield next_steps.abort(facts.root, holder.requested_at)
         elif holder.is_pending:
             yield next_steps.execute(facts.root, holder.requested_at)
     if codes & {"pending-write", "pending-maker"}:

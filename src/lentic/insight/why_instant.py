@@ -17,6 +17,9 @@ from lentic.services.pending import PendingPlan
 from lentic.timeline.instant import WRITES, Instant
 from lentic.timeline.timeline import Timeline
 
+_STARVED_TOLD = 3
+"""So many starved file groups are named; `plans` has them all."""
+
 
 @dataclass(frozen=True, slots=True)
 class InstantFacts:
@@ -226,12 +229,14 @@ def _why_plan_pending(facts: InstantFacts, plan: PendingPlan) -> Iterator[Reason
         yield Reason("executing", "it is being executed")
     if told.policy and not told.is_requested:
         yield Reason("cancel-policy", told.policy)
-    for group, count in told.starved:
+    for group, count in told.starved[:_STARVED_TOLD]:
         yield Reason(
             "starved",
             f"plans of file group {group} were cancelled {count} times in a "
             "row: writes come too often for it",
         )
+    if (more := len(told.starved) - _STARVED_TOLD) > 0:
+        yield Reason("starved", f"so were plans of {more} more file group(s)")
 
 
 def _what_it_holds_up(facts: InstantFacts, found: Instant) -> Iterator[Reason]:

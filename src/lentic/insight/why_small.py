@@ -59,7 +59,8 @@ def why_small(
             ),
         )
     if plan := facts.planned.get(_group(part)):
-        says = f"{plan} is pending for its file group, so that writes and other plans leave it be"
+        state = "cancelled, not yet aborted" if plan.requested_at in facts.cancelled else "pending"
+        says = f"{plan} is {state} for its file group: new keys and other plans leave it be"
         return (Reason("small-planned", says),)
     taken = next_clustered(facts) if clustered is None else clustered
     said = (_why_not_filled(facts, part), _why_not_clustered(facts, part, taken))

@@ -84,6 +84,14 @@ def test_next_steps_can_be_typed_as_they_stand(table: Table) -> None:
     assert "AlreadyCommitted" in _run("execute", table.path, str(at))
 
 
+def test_errors_keep_their_commands_whole(
+    table: Table, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    lines = _fails(monkeypatch, capsys, "cancel", table.path, "2020").splitlines()
+    assert lines[-1] == f"  next: lentic plans {table.path}"
+
+
 def test_doctor_is_content_with_a_sound_table_and_not_with_a_damaged_one(table: Table) -> None:
     assert _json("doctor", table.path)["healthy"] is True
     assert "is healthy" in _run("doctor", table.path)

@@ -9,8 +9,11 @@ import pytest
 from rich.console import Console, RenderableType
 
 from lentic.cli.facts import PartitionFacts, TableFacts
-from lentic.cli.render import grid, render_table_facts, render_timeline, size
+from lentic.cli.render import display, grid, render_table_facts, render_timeline, size
+from lentic.cli.render_insight import render_answer, render_health
 from lentic.format.names import Action, State
+from lentic.insight.answers import Answer, Finding, Health, Severity
+from lentic.services import next_steps
 from lentic.timeline.instant import Instant
 from tests.unit.builders import completed, requested, time
 
@@ -116,3 +119,20 @@ def test_an_absent_value_is_an_empty_cell() -> None:
 )
 def test_sizes_are_for_people(count: int, text: str) -> None:
     assert size(count) == text
+
+
+def test_commands_and_paths_stay_whole_on_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else they cannot be copied, from a terminal or a log; sentences may be broken."""
+    monkeypatch.setenv("COLUMNS", "30")
+    root = "/lake/a folder/with-a-name-that-is-longer-than-a-line"
+    step = next_steps.abort(root, time(1))
+    sick = Finding(Severity.WARNING, "stuck", "A sentence that is longer than a line.", step)
+    display(render_answer(Answer(f"{root}/file", "file", (("what", "base file"),), (), (step,))))
+    display(render_health(Health(root, (sick,))))
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert f"next: {step.shell}" in lines
+    assert step.shell in lines
+    assert f"file {root}/file" in lines
+    assert f"{root} needs care." in lines

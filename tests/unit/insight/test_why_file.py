@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lentic.errors import ConfigError, InvalidPath
+from lentic.format import layout
 from lentic.format.names import Action
 from lentic.format.restore import RestorePlan, encode_restore_plan
 from lentic.txn.transaction import transaction
@@ -32,6 +33,22 @@ def test_a_file_of_the_latest_slice_is_visible_and_never_cleaned() -> None:
     assert "latest slice" in says(answer, "current")
     assert answer.has("latest-slice")
     assert str(answer).startswith(f"file {path}")
+
+
+def test_a_cancelled_plan_is_aborted_rather_than_executed() -> None:
+    """It holds its files until then, and can do nothing with them."""
+    case = Case(options=ONE)
+    case.write("a")
+    case.write("b")
+    plan = str(case.table.schedule("clustering"))
+    (path,) = case.bases()[-1:]
+    assert typed(case.why(path)) == [f't.execute("{plan}")']
+    case.write("a", value=1)  # cancels it
+    answer = case.why(path)
+    assert "is cancelled" in says(answer, "held-by-plan")
+    assert typed(answer) == [f't.execute_abort("{plan}")']
+    case.table.execute_abort(plan)
+    assert not case.why(path).has("held-by-plan")
 
 
 def test_a_file_may_be_named_by_its_name_or_by_an_absolute_path() -> None:
@@ -129,11 +146,10 @@ def test_a_pending_plan_that_outlived_its_slice_still_keeps_its_files() -> None:
     plan = case.table.schedule("clustering")
     assert plan is not None
     old = case.bases()[-1]
-    keep = case.opened.storage.read(f".hoodie/timeline/{plan}.clustering.requested")
     for number in range(4):
         case.write("a", "b", value=number)
-    # The writes ended the plan; another engine's would still stand.
-    case.storage.put_if_absent(f".hoodie/timeline/{plan}.clustering.requested", keep)
+    # The writes cancelled the plan; of another engine's nobody would know.
+    case.storage.delete(layout.cancel_request(plan))
     answer = case.why(old)
     assert f"clustering {plan}" in says(answer, "held-by-plan")
     assert typed(answer) == [f't.execute("{plan}")']

@@ -259,3 +259,17 @@ def test_a_plan_whose_file_groups_are_starved_says_so() -> None:
         case.table.execute_abort(at)
         at = str(case.table.schedule("clustering"))
     assert "cancelled 3 times in a row" in says(case.why(at), "starved")
+
+
+def test_of_many_starved_file_groups_a_few_are_named() -> None:
+    case = Case(options={"hoodie.parquet.small.file.limit": 0})
+    for key in "abcde":
+        case.write(key)
+    at = str(case.table.schedule("clustering"))
+    for _ in range(3):
+        case.table.request_cancel(at)
+        case.table.execute_abort(at)
+        at = str(case.table.schedule("clustering"))
+    starved = [reason.says for reason in case.why(at).reasons if reason.code == "starved"]
+    assert len(starved) == 4
+    assert starved[-1] == "so were plans of 2 more file group(s)"

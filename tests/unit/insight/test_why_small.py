@@ -48,6 +48,10 @@ def test_one_in_a_pending_plan_is_left_be() -> None:
     answer = _first(case)
     assert f"clustering {plan}" in says(answer, "small-planned")
     assert typed(answer) == [f't.execute("{plan}")']
+    case.table.request_cancel(str(plan))
+    answer = _first(case)
+    assert "cancelled, not yet aborted" in says(answer, "small-planned")
+    assert typed(answer) == [f't.execute_abort("{plan}")']
 
 
 def test_one_without_logs_waits_for_new_keys() -> None:
