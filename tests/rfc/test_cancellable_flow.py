@@ -26,6 +26,7 @@ from lentic.testing.checkers import check_table
 from lentic.testing.tables import open_on
 from lentic.timeline.cancel_requests import list_cancelled, load_cancel_request
 from lentic.timeline.reader import load_clustering_plan, load_timeline
+from lentic.write import commit
 from tests.rfc.cancel_scenes import (
     COW,
     MOR,
@@ -156,12 +157,23 @@ def test_plans_of_both_kinds_stand_on_one_table() -> None:
 
 
 @says("cancel.exec.detect")
-def test_a_write_of_another_engine_that_requested_nothing_ends_the_plan_all_the_same() -> None:
-    scene = stage(planned())
-    write(scene)
-    scene.memory.delete(layout.cancel_request(scene.plan.requested_at))  # as if it never had
-    assert isinstance(execute(scene.table("x"), scene.plan), Aborted)
-    ensure_aborted(scene, after(7))
+@pytest.mark.parametrize("cancellable", [True, False])
+def test_a_write_of_another_engine_that_requested_nothing_ends_the_plan_all_the_same(
+    cancellable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = stage(planned(cancellable=cancellable))
+    with monkeypatch.context() as patch:
+        patch.setattr(commit, "cancel_conflicting", lambda *of: None)
+        write(scene)
+    assert not cancelled(scene)
+    if cancellable:
+        assert isinstance(execute(scene.table("x"), scene.plan), Aborted)
+        ensure_aborted(scene, after(7))
+        return
+    with pytest.raises(WriteConflict, match="cannot succeed any more and was rolled back"):
+        execute(scene.table("x"), scene.plan)
+    assert scene.now() is None
+    ensure_consistent(scene, after(7))
 
 
 # --- an execution stops -------------------------------------------------------------------------

@@ -176,7 +176,7 @@ def test_a_write_cancels_the_plan_as_it_lands_and_a_clean_ends_it(kind: str) -> 
     assert list_leftovers(storage_of(table)) == [] and verify_table(storage_of(table)) == []
 
 
-@says("cancel.rollout.ingest")
+@says("cancel.rollout.ingest", "cancel.goal.a")
 def test_in_buckets_only_who_rewrites_a_group_cancels_its_plan() -> None:
     table = loaded("MERGE_ON_READ 2")
     at = schedule(table, sort_by=("v",))
