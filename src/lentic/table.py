@@ -277,10 +277,10 @@ class Table:
 
     def clean(self, *, wait: bool = False) -> Outcome | None:
         """Roll back what failed, delete files that no retained commit, savepoint or plan needs,
-        sweep orphans. None if no file was due.
+        sweep orphans now and then. None if no file was due.
 
         Whether a writer is dead shows only while its signs of life are watched: with `wait` the
-        call lasts until that is known of all that are pending.
+        call lasts until that is known of all that are pending, and orphans are swept in any case.
         """
         done = run_clean(self._opened, self._engine, waits=wait).cleans
         return done[-1] if done else None

@@ -82,6 +82,13 @@ CLEAN_ORPHANS = Option(
     "Whether a clean also removes data files that no commit, plan or marker names any more and "
     "that are older than an hour and two heartbeats.",
 )
+CLEAN_SWEEP_MINUTES = Option(
+    "lentic.clean.sweep_interval_minutes",
+    parse_whole(0, _FOREVER),
+    60,
+    "Minutes between sweeps of a table, each of which lists all of it; the cleans in between leave "
+    "orphans where they are. A clean that waits, or `lentic clean`, sweeps in any case.",
+)
 ARCHIVE_AUTOMATIC = Option(
     "hoodie.archive.automatic",
     parse_bool,
@@ -121,6 +128,7 @@ class CleanOptions:
     trigger_commits: int
     incremental: bool
     sweeps_orphans: bool
+    sweep_minutes: int
 
     @property
     def keeps_versions(self) -> bool:
@@ -138,6 +146,7 @@ class CleanOptions:
             trigger_commits=CLEAN_TRIGGER_COMMITS.of(settings),
             incremental=CLEAN_INCREMENTAL.of(settings),
             sweeps_orphans=CLEAN_ORPHANS.of(settings),
+            sweep_minutes=CLEAN_SWEEP_MINUTES.of(settings),
         )
 
 
@@ -173,6 +182,7 @@ RETENTION: tuple[Option[Any], ...] = (
     CLEAN_TRIGGER_COMMITS,
     CLEAN_INCREMENTAL,
     CLEAN_ORPHANS,
+    CLEAN_SWEEP_MINUTES,
     ARCHIVE_AUTOMATIC,
     ARCHIVE_MIN,
     ARCHIVE_MAX,

@@ -12,7 +12,7 @@
 .hoodie/.aborted.json                   the plans that ended so and left the active timeline
 .hoodie/.locks/                         the table lock; staged/ beneath it what it decided; clock-*
                                         made to see how the storage dates files, and removed
-.hoodie/.sweep                          while orphans are swept: the storage's own now
+.hoodie/.sweep                          dated, by the storage's clock: when orphans were swept last
 .hoodie/metadata/                       the metadata table, a table of its own
 <partition>/.hoodie_partition_metadata  makes a folder a partition
 <partition>/<data file>

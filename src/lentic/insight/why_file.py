@@ -308,7 +308,12 @@ def _why_left(facts: Facts, asked: _Asked) -> Iterator[Reason]:
     elif not facts.services.clean.sweeps_orphans:
         yield Reason("orphan-kept", "lentic.clean.sweep_orphans is off: orphans stay")
     else:
-        yield Reason("orphan-due", "it is an orphan, and old enough: the next clean sweeps it")
+        yield Reason(
+            "orphan-due",
+            "it is an orphan, and old enough: a clean by hand sweeps it now, any other "
+            "lentic.clean.sweep_interval_minutes="
+            f"{facts.services.clean.sweep_minutes} after the sweep before",
+        )
 
 
 def _list_next_steps(facts: Facts, asked: _Asked, reasons: list[Reason]) -> Iterator[NextStep]:

@@ -27,7 +27,7 @@ from lentic.progress import Stage
 from lentic.services.clean_draft import draft_clean
 from lentic.services.end_cancelled import end_cancelled
 from lentic.services.failed_writes import clean_up_failed_writes
-from lentic.services.orphans import sweep_orphans
+from lentic.services.orphans import is_sweep_due, sweep_orphans
 from lentic.services.outcome import AlreadyCommitted, Committed, Outcome
 from lentic.services.protected import load_protected
 from lentic.services.schedule import OnLook, begin_planning, completed_extra
@@ -56,21 +56,27 @@ class CleanRun:
 
 def run_clean(table: OpenTable, engine: Engine | None = None, *, waits: bool = False) -> CleanRun:
     """End cancelled plans, undo failed writes, finish cleans that were begun, clean what may go,
-    sweep orphans."""
+    sweep orphans if that is due; with `waits` in any case, for it may take its time."""
     aborted = end_cancelled(table, engine or LocalEngine(), waits=waits)
     undone = clean_up_failed_writes(table, waits=waits)
-    return replace(clean_files(table, engine), aborted=aborted, undone=undone)
+    sweeps = waits and table.services.clean.sweeps_orphans
+    return replace(clean_files(table, engine, sweeps=sweeps), aborted=aborted, undone=undone)
 
 
 def clean_files(
-    table: OpenTable, engine: Engine | None = None, *, on_look: OnLook | None = None
+    table: OpenTable,
+    engine: Engine | None = None,
+    *,
+    sweeps: bool = False,
+    on_look: OnLook | None = None,
 ) -> CleanRun:
-    """The same without a look at plans and writes."""
+    """The same without a look at plans and writes. `sweeps`: orphans are swept though it may not
+    be due."""
     begun = [i.requested_at for i in load_timeline(table.storage).pending(Action.CLEAN)]
     cleans = [execute_clean(table, at, engine) for at in begun]
     if at := schedule_clean(table, on_look=on_look):
         cleans.append(execute_clean(table, at, engine))
-    orphans = sweep_orphans(table) if table.services.clean.sweeps_orphans else ()
+    orphans = sweep_orphans(table) if sweeps or is_sweep_due(table) else ()
     return CleanRun(cleans=tuple(cleans), orphans=orphans)
 
 

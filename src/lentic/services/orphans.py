@@ -6,7 +6,9 @@ the timeline is loaded: whoever writes a file has an instant on the timeline fir
 which is neither there nor in the history has ended. Nothing goes whose maker is pending or has
 markers, which its own clean-up deals with, or that a plan, a savepoint or a rollback names.
 
-Ages come from one clock, the storage's: a file written by the sweep itself shows its now.
+Ages come from one clock, the storage's: a file written by the sweep itself shows its now, and stays
+to tell when that was. A sweep lists the whole table, so that cleans, which cost what has changed
+and no more, do not sweep each time.
 """
 
 from __future__ import annotations
@@ -28,6 +30,19 @@ from lentic.view.table_view import Writes
 from lentic.write import markers
 
 _AGE_MS_MIN = 3_600_000
+
+
+def is_sweep_due(table: OpenTable) -> bool:
+    """Whether the last sweep is so long ago that a clean does another."""
+    options = table.services.clean
+    if not options.sweeps_orphans:
+        return False
+    last = table.storage.info(layout.SWEEP)
+    if last is None:
+        return True
+    # This clock may be another than the storage's: one that goes wrong sweeps too often, not never.
+    ago_ms = table.world.clock.now_ms() - last.modified_ms
+    return not 0 <= ago_ms < options.sweep_minutes * 60_000
 
 
 def sweep_orphans(table: OpenTable) -> tuple[str, ...]:
@@ -108,9 +123,8 @@ def _spoken_for(storage: Storage, timeline: Timeline) -> frozenset[str]:
 def _older_than(storage: Storage, files: Iterable[FileInfo], age_ms: int) -> list[FileInfo]:
     storage.replace(layout.SWEEP, b"")
     now = storage.info(layout.SWEEP)
-    storage.delete(layout.SWEEP)
     if now is None:
-        return []  # another sweep is at it, and has removed it
+        return []  # somebody removed it: without a now nothing is old
     return [file for file in files if now.modified_ms - file.modified_ms > age_ms]
 
 

@@ -15,7 +15,7 @@ from lentic.timeline.reader import load_timeline
 from lentic.txn.transaction import OpenTable, transaction
 from lentic.write import markers
 from tests.rfc.claims import says
-from tests.unit.builders import StillClock, data_paths, new_table, rows, still_world
+from tests.unit.builders import StillClock, WrappedStorage, data_paths, new_table, rows, still_world
 
 HOUR_MS = 3_600_000
 STRAY = "f0000000-0000-0000-0000-000000000000-0_9-9-9"
@@ -24,12 +24,16 @@ STRAY = "f0000000-0000-0000-0000-000000000000-0_9-9-9"
 class Case:
     """A table on a storage with a clock of its own, which is a day ahead of the table's."""
 
-    def __init__(self, table_type: str = "COPY_ON_WRITE") -> None:
+    def __init__(
+        self, table_type: str = "COPY_ON_WRITE", lead_ms: int = 24 * HOUR_MS, **options: object
+    ) -> None:
         world = still_world()
         assert isinstance(world.clock, StillClock)
-        self.clock = world.clock
-        storage = MemoryStorage(lambda: self.clock.ms + 24 * HOUR_MS)
-        self.opened: OpenTable = new_table(storage=storage, world=world, table_type=table_type)
+        self.clock, self.lead_ms = world.clock, lead_ms
+        storage = WrappedStorage(MemoryStorage(lambda: self.clock.ms + lead_ms))
+        self.opened: OpenTable = new_table(
+            storage=storage, world=world, table_type=table_type, options=options
+        )
         self.storage = storage
         self.table = Table(self.opened, LocalEngine(threads=1))
         self.first = self.table.upsert(rows(("a", 1, "d")))
@@ -47,7 +51,8 @@ class Case:
         named = set(data_paths(self.storage))
         swept = sweep_orphans(self.opened)
         assert set(data_paths(self.storage)) == named - set(swept)
-        assert self.storage.info(layout.SWEEP) is None
+        note = self.storage.info(layout.SWEEP)
+        assert note is not None and note.modified_ms == self.clock.ms + self.lead_ms
         return swept
 
 
@@ -133,3 +138,64 @@ def test_what_commits_name_stays_and_so_does_what_is_no_data_file(table_type: st
     case.clock.ms += 1000 * HOUR_MS
     assert case.swept() == ()
     assert load_timeline(case.storage).pending() == ()
+
+
+# --- how often ----------------------------------------------------------------------------------
+
+
+def _walks(case: Case) -> int:
+    """How often all of the table was listed since the last time that was asked."""
+    count = case.storage.calls.count(("walk", ""))
+    case.storage.calls.clear()
+    return count
+
+
+def test_a_clean_lists_the_whole_table_once_an_hour_at_most() -> None:
+    """A table may have 640,000 partitions, and be cleaned after each commit."""
+    case = Case(lead_ms=0, **{"hoodie.clean.commits.retained": 1})
+    stray = case.put(case.first.requested_at)
+    case.table.clean()  # the first plan of a service looks at everything, too
+    _walks(case)
+    for minute in range(1, 60):
+        case.clock.ms += 60_000
+        case.table.upsert(rows(("a", minute, "d")))
+        case.table.clean()
+    assert _walks(case) == 1, "by the one plan of fifty that looks at everything"
+    assert case.storage.info(stray) is not None
+    case.clock.ms += 60_001
+    case.table.clean()
+    assert _walks(case) == 1
+    assert case.storage.info(stray) is None
+
+
+def test_a_clean_that_waits_sweeps_in_any_case() -> None:
+    case = Case(lead_ms=0)
+    stray = case.put(case.first.requested_at)
+    case.clock.ms += HOUR_MS
+    case.table.clean()
+    case.clock.ms += 60_000
+    case.table.clean()
+    assert case.storage.info(stray) is not None
+    case.table.clean(wait=True)
+    assert case.storage.info(stray) is None
+
+
+@pytest.mark.parametrize("lead_ms", [-24 * HOUR_MS, 24 * HOUR_MS])
+def test_where_clocks_disagree_sweeps_come_too_often_rather_than_never(lead_ms: int) -> None:
+    case = Case(lead_ms=lead_ms)
+    for _ in range(2):
+        case.table.clean()
+        _walks(case)
+    case.table.clean()
+    assert _walks(case) == 1
+
+
+def test_how_often_is_an_option_and_so_is_never() -> None:
+    case = Case(lead_ms=0, **{"lentic.clean.sweep_interval_minutes": 0})
+    case.table.clean()
+    _walks(case)
+    case.table.clean()
+    assert _walks(case) == 1
+    never = Case(lead_ms=0, **{"lentic.clean.sweep_orphans": False})
+    never.table.clean(wait=True)
+    assert never.storage.info(layout.SWEEP) is None
