@@ -61,6 +61,13 @@ def test_cancelling_keeps_its_promise_and_everything_comes_to_rest() -> None:
     assert SEEDS < 20 or len(met) == 6, "the seeds must bring different faults"
 
 
+@pytest.mark.parametrize("seed", [16966])
+def test_what_was_found_once_is_not_found_again(seed: int) -> None:
+    """16966: an executor that had slept announced a file while a clean swept its earlier ones, and
+    the clean took the marker away, though it had not deleted that file."""
+    assert not violations(seed)
+
+
 def test_sleepers_between_a_decision_and_its_file_harm_nobody() -> None:
     for seed in range(FIRST_SEED, FIRST_SEED + max(1, SEEDS // 6)):
         plot = aimed_plot_of(seed)

@@ -47,7 +47,7 @@ def execute_restore(table: OpenTable, restore: Instant) -> Instant | None:
         done = _take_off(txn, restore, plan, deleted)
     for one in plan.undone:
         at = one.requested_at
-        markers.remove_markers(table.storage, at)
+        markers.remove_markers(table.storage, at, of=deleted[at])
         completion.remove_completions(table.storage, at, keep_finalized=True)
         end_heartbeat(table.storage, at)
     return done

@@ -117,15 +117,16 @@ def sweep_markers(table: OpenTable) -> Timeline:
         undone -= {i.requested_at for i in archived if i.is_completed}
     ended = undone | done
     withdrawn = {at for at in marked - pending - ended if _is_finalized_empty(storage, at)}
+    seen: dict[RequestedAt, frozenset[str]] = {}
     for instant in timeline.writes():
         if instant.requested_at in marked:
             # An attempt that came after all had been finalized, and died before it cleaned up.
             named = load_commit_metadata(storage, instant).paths()
-            _delete_announced(table, instant.requested_at, but=named)
+            seen[instant.requested_at] = _delete_announced(table, instant.requested_at, but=named)
     for at in marked & (undone | withdrawn):
-        _delete_announced(table, at)
+        seen[at] = _delete_announced(table, at)
     for at in marked & (ended | withdrawn):
-        markers.remove_markers(storage, at)
+        markers.remove_markers(storage, at, of=seen.get(at))
         completion.remove_completions(storage, at, keep_finalized=True)
     return timeline
 
@@ -144,15 +145,19 @@ def _sweep_archived(table: OpenTable, marked: set[RequestedAt]) -> None:
         for instant, content in history.contents.items():
             if instant.requested_at == at and instant.action in WRITES:
                 named |= decode_write(content, instant, f"{layout.HISTORY} {instant}").paths()
-        _delete_announced(table, at, but=named)
-        markers.remove_markers(storage, at)
+        seen = _delete_announced(table, at, but=named)
+        markers.remove_markers(storage, at, of=seen)
         completion.remove_completions(storage, at, keep_finalized=False)
 
 
-def _delete_announced(table: OpenTable, at: RequestedAt, but: frozenset[str] = frozenset()) -> None:
-    for path in markers.list_announced(table.storage, at):
-        if path not in but:
-            table.storage.delete(path)
+def _delete_announced(
+    table: OpenTable, at: RequestedAt, but: frozenset[str] = frozenset()
+) -> frozenset[str]:
+    """Delete what attempts at the instant announced; all that they announced."""
+    announced = frozenset(markers.list_announced(table.storage, at))
+    for path in sorted(announced - but):
+        table.storage.delete(path)
+    return announced
 
 
 def _is_old(table: OpenTable, at: RequestedAt) -> bool:
@@ -233,7 +238,7 @@ def _undo_write(table: OpenTable, undo: Undo, target: Instant | None) -> None:
         _complete(txn, undo, files)
         if target is not None:
             txn.remove(target)
-    markers.remove_markers(table.storage, undo.plan.target)
+    markers.remove_markers(table.storage, undo.plan.target, of=files)
     completion.remove_completions(table.storage, undo.plan.target, keep_finalized=True)
 
 
@@ -261,8 +266,8 @@ def remove_traces(table: OpenTable, at: RequestedAt) -> None:
     """Delete all that any attempt at a plan announced, once the plan has ended without completing;
     attempts that still run find that nothing may be added."""
     finalize_empty(table.storage, at)
-    _delete_announced(table, at)
-    markers.remove_markers(table.storage, at)
+    seen = _delete_announced(table, at)
+    markers.remove_markers(table.storage, at, of=seen)
     completion.remove_completions(table.storage, at, keep_finalized=True)
 
 

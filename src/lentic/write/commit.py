@@ -155,13 +155,15 @@ def _tidy(table: OpenTable, completed: Instant, named: frozenset[str], *, had_ot
     """Remove markers, and what others who worked on the same plan in vain announced. The commit has
     landed, so a failure here must not look like a failed write; the next write removes what is
     left."""
+    storage, at = table.storage, completed.requested_at
+    announced = None
     try:
         if had_others:
-            for path in markers.list_announced(table.storage, completed.requested_at):
-                if path not in named:
-                    table.storage.delete(path)
-        markers.remove_markers(table.storage, completed.requested_at)
-        completion.remove_completions(table.storage, completed.requested_at, keep_finalized=True)
+            announced = frozenset(markers.list_announced(storage, at))
+            for path in sorted(announced - named):
+                storage.delete(path)
+        markers.remove_markers(storage, at, of=announced)
+        completion.remove_completions(storage, at, keep_finalized=True)
     except StorageError as error:
         _log.warning("markers of %s stay until the next write: %s", completed, error)
 

@@ -7,6 +7,8 @@ created, the markers of an instant name every file that any attempt at it may ha
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from lentic.format import layout
 from lentic.format.layout import MarkerKind
 from lentic.format.names import requested_at_of
@@ -36,11 +38,20 @@ def list_announced(storage: Storage, requested_at: RequestedAt) -> tuple[str, ..
     return tuple(sorted(found))
 
 
-def remove_markers(storage: Storage, requested_at: RequestedAt) -> None:
-    """Take the instant's markers away, once it is completed or rolled back."""
-    for file in storage.walk(layout.markers(requested_at)):
-        storage.delete(file.path)
-    storage.prune(layout.markers(requested_at))
+def remove_markers(
+    storage: Storage, requested_at: RequestedAt, *, of: Collection[str] | None = None
+) -> None:
+    """Take the instant's markers away, once it is completed or rolled back.
+
+    Whoever has deleted the files that were announced says which, in `of`: a marker that an attempt
+    has made since stays, because nothing else tells of its file.
+    """
+    directory = layout.markers(requested_at)
+    for file in storage.walk(directory):
+        path = _data_path(file.path.removeprefix(directory + "/"), requested_at)
+        if of is None or path is None or path in of:
+            storage.delete(file.path)
+    storage.prune(directory)
 
 
 def list_marked(storage: Storage) -> frozenset[RequestedAt]:

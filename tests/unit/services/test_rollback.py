@@ -11,17 +11,19 @@ from lentic.engine import LocalEngine
 from lentic.errors import InvalidRecord, StorageError
 from lentic.format import layout
 from lentic.format.names import Action
+from lentic.format.times import RequestedAt
 from lentic.ingest.flow import write
 from lentic.records.merge import IS_DELETED
 from lentic.services.failed_writes import roll_back_all
+from lentic.services.rollback import sweep_markers
 from lentic.storage.base import Storage
 from lentic.table import Table
 from lentic.timeline.reader import load_timeline
 from lentic.txn.transaction import OpenTable
-from lentic.write import completion
+from lentic.write import completion, markers
 from lentic.write.operations import Operation, Request
 from lentic.write.placement import DELETE_FLAG
-from tests.unit.builders import SCHEMA, clock_of, data_paths, new_table, rows
+from tests.unit.builders import SCHEMA, WrappedStorage, clock_of, data_paths, new_table, rows
 from tests.unit.write.attempts import ENGINE, begin, finish, read_all, run_attempt, upsert
 
 DAY_MS = 24 * 3600 * 1000
@@ -153,3 +155,36 @@ def test_files_of_attempts_nobody_waited_for_go_with_the_next_write() -> None:
     assert orphan not in data_paths(table.storage)
     assert table.storage.info(marker) is None
     assert set(read_all(table)) == {"a", "b"}
+
+
+class _AnnouncesLate(WrappedStorage):
+    """An attempt announces a file, and begins it, while files announced before are deleted."""
+
+    def __init__(self, at: RequestedAt) -> None:
+        super().__init__()
+        self.at, self.late = at, ""
+
+    def announce(self, number: int) -> str:
+        path = f"d/f0000000-0000-0000-0000-00000000000{number}-0_9-9-9_{self.at}.parquet"
+        markers.announce(self.inner, self.at, path, "CREATE")
+        self.inner.put_if_absent(path, b"x")
+        return path
+
+    def after(self, op: str, path: str) -> None:
+        if self.at and op == "delete" and path.endswith(".parquet") and not self.late:
+            self.late = self.announce(2)
+
+
+def test_a_file_that_is_announced_during_a_sweep_goes_with_the_next() -> None:
+    """Its marker is all that tells of it, so that the sweep must not take what it has not seen."""
+    storage = _AnnouncesLate(RequestedAt(""))
+    table = new_table(storage=storage)
+    storage.at = RequestedAt(upsert(table, rows(("a", 1, "d"))))
+    early = storage.announce(1)
+    sweep_markers(table)
+    assert storage.late and storage.info(early) is None
+    assert markers.list_announced(storage, storage.at) == (storage.late,)
+    sweep_markers(table)
+    assert storage.info(storage.late) is None
+    assert not markers.list_marked(storage)
+    assert list(read_all(table)) == ["a"]
