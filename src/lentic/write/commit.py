@@ -21,7 +21,6 @@ from lentic.format.commit_metadata import (
     encode_commit_metadata,
 )
 from lentic.format.names import Action, completed_action, run_of
-from lentic.format.properties import decode_properties, encode_properties
 from lentic.format.table_config import decode_table_config
 from lentic.format.times import CompletedAt, RequestedAt
 from lentic.storage.base import Storage
@@ -124,7 +123,7 @@ def commit_write(
         operation=operation, compacted=compacted, stats=stats, extra=extra, replaced=replaced or {}
     )
     completion.finalize(table.storage, instant.requested_at, run, accepted)
-    _reconcile(table, instant, metadata.paths(), run=None if begun.guard is None else run)
+    seen = _reconcile(table, instant, metadata.paths(), run=None if begun.guard is None else run)
     replaces = completed_action(instant.action) is Action.REPLACECOMMIT
     content = encode_commit_metadata(metadata, replaces=replaces)
     touched = touched_by(metadata)
@@ -137,7 +136,7 @@ def commit_write(
         if instant.action in WRITES:
             cancel_conflicting(txn, instant, touched)
         completed = txn.complete(instant, content, settled=begun.settled)
-    _tidy(table, completed, metadata.paths(), had_others=begun.guard is not None)
+    _tidy(table, completed, metadata.paths(), None if begun.guard is not None else seen)
     assert completed.completed_at is not None
     return Commit(
         requested_at=completed.requested_at,
@@ -151,18 +150,19 @@ def commit_write(
     )
 
 
-def _tidy(table: OpenTable, completed: Instant, named: frozenset[str], *, had_others: bool) -> None:
-    """Remove markers, and what others who worked on the same plan in vain announced. The commit has
-    landed, so a failure here must not look like a failed write; the next write removes what is
-    left."""
+def _tidy(
+    table: OpenTable, completed: Instant, named: frozenset[str], seen: frozenset[str] | None
+) -> None:
+    """Remove the markers of files that were dealt with: those `seen` by the reconciliation, or, of
+    a plan (None), what others who worked on it in vain announced as well. The commit has landed, so
+    a failure here must not look like a failed write; the next write removes what is left."""
     storage, at = table.storage, completed.requested_at
-    announced = None
     try:
-        if had_others:
-            announced = frozenset(markers.list_announced(storage, at))
-            for path in sorted(announced - named):
+        if seen is None:
+            seen = frozenset(markers.list_announced(storage, at))
+            for path in sorted(seen - named):
                 storage.delete(path)
-        markers.remove_markers(storage, at, of=announced)
+        markers.remove_markers(storage, at, of=seen)
         completion.remove_completions(storage, at, keep_finalized=True)
     except StorageError as error:
         _log.warning("markers of %s stay until the next write: %s", completed, error)
@@ -170,14 +170,17 @@ def _tidy(table: OpenTable, completed: Instant, named: frozenset[str], *, had_ot
 
 def _reconcile(
     table: OpenTable, instant: Instant, accepted: frozenset[str], *, run: int | None
-) -> None:
-    """Delete what repeated attempts left; a delete that fails fails the write (P15).
+) -> frozenset[str]:
+    """Delete what repeated attempts left, and say what had been announced by then; a delete that
+    fails fails the write (P15).
 
     Of a plan only what `run` itself left: it may have been given up, and another be at it (R4).
     """
-    for path in markers.list_announced(table.storage, instant.requested_at):
+    announced = markers.list_announced(table.storage, instant.requested_at)
+    for path in announced:
         if path not in accepted and (run is None or run_of(path) == run):
             table.storage.delete(path)
+    return frozenset(announced)
 
 
 def _ensure_guard(txn: Transaction, begun: Begun) -> None:
@@ -280,6 +283,10 @@ def _last_completion(timeline: Timeline) -> str:
     return max((str(instant.completed_at) for instant in timeline.completed()), default="")
 
 
+def _without_metadata(values: Mapping[str, str]) -> dict[str, str]:
+    return {key: "" if key in _METADATA_KEYS else value for key, value in values.items()}
+
+
 def ensure_metadata_table_true(txn: Transaction, *, may_drop: bool) -> None:
     """A metadata table that misses a commit hides rows from other engines without a word, so a
     table that lists one is refused, or its list is emptied first."""
@@ -287,9 +294,7 @@ def ensure_metadata_table_true(txn: Transaction, *, may_drop: bool) -> None:
     if not decode_table_config(data, layout.PROPERTIES).metadata_partitions:
         return
     if may_drop and txn.table.write_options.on_metadata_table is OnMetadataTable.DROP:
-        values = decode_properties(data, layout.PROPERTIES)
-        emptied = {key: "" if key in _METADATA_KEYS else values[key] for key in values}
-        txn.replace_properties(encode_properties(emptied, "metadata table dropped by lentic"))
+        txn.change_properties(_without_metadata, "metadata table dropped by lentic")
         return
     raise UnsupportedFormat(
         "The table has a metadata table, which this release cannot keep true.",

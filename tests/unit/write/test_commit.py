@@ -20,6 +20,8 @@ from lentic.format.layout import PROPERTIES
 from lentic.format.names import Action, State
 from lentic.format.properties import decode_properties, encode_properties
 from lentic.format.table_config import decode_table_config
+from lentic.format.times import RequestedAt
+from lentic.services.rollback import sweep_markers
 from lentic.storage.base import Storage
 from lentic.timeline.reader import load_commit_metadata, load_timeline
 from lentic.txn.transaction import OpenTable, transaction
@@ -147,6 +149,32 @@ def test_files_of_other_runs_go_only_once_the_commit_has_landed() -> None:
     assert data_paths(storage.inner) == [mine]
     order = [op for op, path in storage.calls if path == theirs or path.endswith(".deltacommit")]
     assert order[-1] == "delete"
+
+
+class _AnnouncesLate(FailingStorage):
+    """Right after the commit an attempt that nobody waited for announces a file, and begins it."""
+
+    late = ""
+
+    def after(self, op: str, path: str) -> None:
+        name = path.rpartition("/")[2]
+        if op == "put_if_absent" and name.endswith(".deltacommit") and not self.late:
+            self.late = f"p/.fg_{name.partition('_')[0]}.log.1_0-8-0"
+            markers.announce(self.inner, RequestedAt(name.partition("_")[0]), self.late, "CREATE")
+            self.inner.put_if_absent(self.late, b"log")
+
+
+def test_a_marker_made_after_the_commit_stays_for_whoever_deletes_its_file() -> None:
+    storage = _AnnouncesLate()
+    table = new_table(storage=storage)
+    begun = begin(table)
+    mine = _file(table, begun)
+    _commit(table, begun, mine)
+    assert storage.late in data_paths(storage.inner)
+    assert markers.list_announced(storage, begun.instant.requested_at) == (storage.late,)
+    sweep_markers(table)
+    assert data_paths(storage.inner) == [mine]
+    assert not markers.list_marked(storage)
 
 
 @says("R4", "P11")
