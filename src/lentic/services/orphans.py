@@ -14,8 +14,10 @@ and no more, do not sweep each time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
+from contextlib import suppress
 
 from lentic.coordination.heartbeat import Pulse
+from lentic.errors import MissingFile
 from lentic.format import layout
 from lentic.format.names import Action, requested_at_of
 from lentic.format.times import RequestedAt
@@ -30,6 +32,7 @@ from lentic.view.table_view import Writes
 from lentic.write import markers
 
 _AGE_MS_MIN = 3_600_000
+_LOOKS_MAX = 5
 
 
 def is_sweep_due(table: OpenTable) -> bool:
@@ -60,6 +63,13 @@ def orphan_age_ms(pulse: Pulse) -> int:
 
 def list_orphans(table: OpenTable) -> tuple[str, ...]:
     """The orphans that are older than an hour and than two times to live of a heartbeat."""
+    for _ in range(_LOOKS_MAX - 1):
+        with suppress(MissingFile):  # of a plan or rollback that ended while we looked
+            return _look_for_orphans(table)
+    return _look_for_orphans(table)
+
+
+def _look_for_orphans(table: OpenTable) -> tuple[str, ...]:
     storage = table.storage
     listed = [file for file in storage.walk("") if _is_data_file(file)]
     old = _older_than(storage, listed, orphan_age_ms(table.pulse)) if listed else []

@@ -25,14 +25,18 @@ class Case:
     """A table on a storage with a clock of its own, which is a day ahead of the table's."""
 
     def __init__(
-        self, table_type: str = "COPY_ON_WRITE", lead_ms: int = 24 * HOUR_MS, **options: object
+        self,
+        table_type: str = "COPY_ON_WRITE",
+        lead_ms: int = 24 * HOUR_MS,
+        buckets: int | None = 2,
+        **options: object,
     ) -> None:
         world = still_world()
         assert isinstance(world.clock, StillClock)
         self.clock, self.lead_ms = world.clock, lead_ms
         storage = WrappedStorage(MemoryStorage(lambda: self.clock.ms + lead_ms))
         self.opened: OpenTable = new_table(
-            storage=storage, world=world, table_type=table_type, options=options
+            storage=storage, world=world, table_type=table_type, buckets=buckets, options=options
         )
         self.storage = storage
         self.table = Table(self.opened, LocalEngine(threads=1))
@@ -138,6 +142,28 @@ def test_what_commits_name_stays_and_so_does_what_is_no_data_file(table_type: st
     case.clock.ms += 1000 * HOUR_MS
     assert case.swept() == ()
     assert load_timeline(case.storage).pending() == ()
+
+
+def test_a_plan_that_ends_during_the_look_is_no_reason_to_give_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = Case(buckets=None, **{"hoodie.parquet.small.file.limit": 0})
+    case.table.upsert(rows(("b", 1, "d")))
+    at = case.table.schedule("clustering", sort_by="v", cancellable=True)
+    assert at is not None
+    stray = case.put(case.first.requested_at)
+    case.clock.ms += 2 * HOUR_MS
+    ended = []
+
+    def end(op: str, path: str) -> None:
+        if (op, path) == ("list_files", layout.TIMELINE) and not ended:
+            ended.append(at)
+            case.table.request_cancel(at)
+            case.table.execute_abort(at)
+
+    monkeypatch.setattr(case.storage, "after", end)
+    assert case.swept() == (stray,)
+    assert ended
 
 
 # --- how often ----------------------------------------------------------------------------------
