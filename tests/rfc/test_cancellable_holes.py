@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from lentic.engine import LocalEngine
-from lentic.errors import Conflict, LenticError, PlanBusy, PlanCompleted, Refused
+from lentic.errors import LenticError, PlanBusy, PlanCompleted, Refused
 from lentic.format import layout
+from lentic.services.failed_writes import roll_back_all
 from lentic.services.outcome import Aborted, AlreadyCommitted, Committed
 from lentic.table import Table
 from lentic.timeline.cancel_requests import load_cancel_request
@@ -164,7 +165,7 @@ def test_c3_wherever_an_aborter_sleeps_another_and_an_execution_may_come() -> No
             scene, number, lambda t, scene=scene: abort(scene, t), meanwhile
         )
         slept += is_passed
-        assert isinstance(result, Aborted | Conflict), (number, result)
+        assert isinstance(result, Aborted), (number, result)
         ensure_aborted(scene)
     assert slept >= 10
 
@@ -326,3 +327,20 @@ def test_c6_a_write_that_dies_anywhere_leaves_a_plan_that_stands_or_ends_aborted
         user(scene, "cleaner").clean()
         ensure_aborted(scene, expected)
     assert died >= 20 and halves >= 1
+
+
+@says("C6", "R1", "P8")
+@BOTH
+def test_c6_a_write_that_was_rolled_back_while_it_slept_cancels_nothing(table_type: str) -> None:
+    given_up = 0
+    for number in range(1, calls_of(stage(planned(table_type)), upsert(7))):
+        scene = stage(planned(table_type))
+
+        def meanwhile(scene: Stage = scene) -> None:
+            roll_back_all(scene.table("cleaner"))
+
+        result, is_passed = sleeping(scene, number, upsert(7), meanwhile)
+        landed = f"{BASE}-7" in scene.rows()
+        assert cancelled(scene) == landed, (number, result)
+        given_up += is_passed and not landed
+    assert given_up >= 5

@@ -102,6 +102,8 @@ def swap_surely(cell: Cell, data: bytes, version: str | None) -> str | None:
 class FencedHeld:
     """Proof of holding a lock whose state lies in `cell`, which this holder swapped to `state`."""
 
+    can_be_lost = True
+
     def __init__(
         self,
         cell: Cell,

@@ -36,6 +36,10 @@ class Held(Protocol):
     def last_time(self) -> str:
         """The last instant time issued under this lock, or "" if none is known."""
 
+    @property
+    def can_be_lost(self) -> bool:
+        """Whether others may get the lock while its holder lives."""
+
     def save_last_time(self, time: str) -> None:
         """Remember `time`, durably before anything that is named after it is published."""
 

@@ -83,6 +83,8 @@ class FileLock:
 class _FileHeld:
     """Proof of holding a `FileLock`."""
 
+    can_be_lost = False
+
     def __init__(self, path: str, file: LockedFile, holder: _Holder) -> None:
         self._path = path
         self._file: LockedFile | None = file

@@ -71,6 +71,8 @@ class ProcessLock:
 class _ProcessHeld:
     """Proof of holding a `ProcessLock`."""
 
+    can_be_lost = False
+
     def __init__(self, name: str, state: _State, epoch: int) -> None:
         self._name = name
         self._state = state

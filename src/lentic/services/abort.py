@@ -53,6 +53,10 @@ def execute_abort(
         for path in leftovers:  # 7
             table.storage.delete(path)
         with transaction(table) as txn:  # 8
+            now = txn.timeline.find(plan)
+            if now is not None and now.is_aborted:  # 3, for whoever slept: another was faster
+                txn.discard_cancel(at)
+                return Aborted(now)
             _ensure_mine(txn, plan, guard)
             content, _ = load_clustering_content(table.storage, plan)
             aborted = txn.abort(plan, content)  # 9

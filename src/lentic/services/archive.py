@@ -13,17 +13,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lentic.config.retention import ArchiveOptions
-from lentic.format.names import Action, completed_action, parse_base_file, parse_log_file
+from lentic.format.names import Action, parse_base_file, parse_log_file
 from lentic.format.times import CompletedAt, RequestedAt, is_before
 from lentic.services.due import is_archive_due
+from lentic.services.plan_windows import list_plans
 from lentic.services.rollback import sweep_markers
 from lentic.storage.base import Storage
 from lentic.timeline.instant import WRITES, Instant
 from lentic.timeline.reader import load_commit_metadata
 from lentic.timeline.timeline import Timeline
 from lentic.txn.transaction import OpenTable, transaction
-
-_CLUSTERINGS = (Action.CLUSTERING, completed_action(Action.CLUSTERING))
 
 
 def archive_timeline(table: OpenTable) -> tuple[Instant, ...]:
@@ -32,9 +31,10 @@ def archive_timeline(table: OpenTable) -> tuple[Instant, ...]:
         return ()
     with transaction(table) as txn:
         instants = list_due(table, txn.timeline)
+        plans = list_plans(table.storage, txn.timeline, Action.CLUSTERING) if instants else ()
         if instants:
             txn.archive(instants)
-        if aborted := plan_aborted(txn.timeline, instants):
+        if aborted := plan_aborted(txn.timeline, instants, plans):
             txn.archive_aborted(aborted)
         return (*instants, *aborted)
 
@@ -72,15 +72,16 @@ def plan_archive(
     return ()
 
 
-def plan_aborted(timeline: Timeline, going: Sequence[Instant]) -> tuple[Instant, ...]:
-    """The aborted plans that go with `going`: those as old. One that no later plan has followed
-    stays: the next plan takes up what it was for."""
+def plan_aborted(
+    timeline: Timeline, going: Sequence[Instant], plans: Sequence[Instant]
+) -> tuple[Instant, ...]:
+    """The aborted plans that go with `going`: those as old. One that no later plan has followed,
+    of those that live (`plans`) or were aborted, stays: the next takes up what it was for."""
+    old = timeline.aborted(Action.CLUSTERING)
     last = max((i.requested_at for i in going), default=None)
-    plans = [i for i in timeline.instants if i.action in _CLUSTERINGS]
-    latest = max((i.requested_at for i in plans), default=None)
+    latest = max((i.requested_at for i in (*plans, *old)), default=None)
     if last is None or latest is None:
         return ()
-    old = timeline.aborted(Action.CLUSTERING)
     return tuple(i for i in old if i.requested_at < last and i.requested_at < latest)
 
 

@@ -7,14 +7,14 @@ does it; that is asked of plans which nobody executes.
 from __future__ import annotations
 
 from lentic.config.cancellation import CancellationOptions
-from lentic.errors import ConfigError
+from lentic.errors import ConfigError, MissingFile
 from lentic.format import layout
 from lentic.format.cancellable import HOUR_S, Cancellation, group_key
 from lentic.format.names import Action, State
-from lentic.format.properties import decode_properties, encode_properties
+from lentic.format.properties import decode_properties
 from lentic.format.times import is_before
 from lentic.services.plan_age import list_older
-from lentic.services.signs_of_life import is_executed
+from lentic.services.signs_of_life import await_news, is_executed
 from lentic.storage.base import Storage
 from lentic.timeline.cancel_requests import list_cancelled
 from lentic.timeline.instant import Instant
@@ -59,8 +59,7 @@ def declare_cancellation(txn: Transaction) -> None:
     """Say in the table's properties, once, that its plans may end as aborted."""
     values = decode_properties(txn.table.storage.read(layout.PROPERTIES), layout.PROPERTIES)
     if values.get(_PROPERTY) != "true":
-        said = encode_properties(values | {_PROPERTY: "true"}, "written by lentic")
-        txn.replace_properties(said)
+        txn.change_properties(lambda now: {**now, _PROPERTY: "true"}, "written by lentic")
 
 
 def load_cancel_counts(storage: Storage, timeline: Timeline) -> dict[str, int]:
@@ -85,8 +84,11 @@ def _was_planned(storage: Storage, done: Instant) -> bool:
     return storage.info(layout.timeline_file(plan.file_name)) is not None
 
 
-def list_due(table: OpenTable) -> tuple[Instant, ...]:
-    """Plans that nobody executes, nobody has cancelled, and whose own policy says it is time."""
+def list_due(table: OpenTable, *, waits: bool = False) -> tuple[Instant, ...]:
+    """Plans that nobody executes, nobody has cancelled, and whose own policy says it is time.
+
+    Without `waits` a heartbeat that this process has not watched for long enough counts as living.
+    """
     timeline = load_timeline(table.storage)
     pending = timeline.pending(Action.CLUSTERING)
     if not pending:
@@ -97,13 +99,22 @@ def list_due(table: OpenTable) -> tuple[Instant, ...]:
         for plan in pending
         if plan.requested_at not in known
         and is_met(table, timeline, plan)
-        and not is_executed(table, plan.requested_at)
+        and not _is_executed(table, plan, waits=waits)
     )
+
+
+def _is_executed(table: OpenTable, plan: Instant, *, waits: bool) -> bool:
+    if waits:
+        await_news(table, plan.requested_at)
+    return is_executed(table, plan.requested_at)
 
 
 def is_met(table: OpenTable, timeline: Timeline, plan: Instant) -> bool:
     """Whether the plan's own policy says that a clean may cancel it."""
-    said = load_clustering_claim(table.storage, plan).cancellation
+    try:
+        said = load_clustering_claim(table.storage, plan).cancellation
+    except MissingFile:
+        return False  # it ended since the timeline was loaded
     if said.is_met(writes=count_writes_since(timeline, plan), age_s=0):
         return True
     if not said.cancellable or said.after_hours is None:

@@ -225,6 +225,7 @@ class _DryHeld:
 
     epoch = 0
     last_time = ""
+    can_be_lost = False
 
     def save_last_time(self, time: str) -> None:
         """No time is issued."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import IO, Protocol
+from typing import IO, Protocol, runtime_checkable
 
 from lentic.errors import InvalidPath
 
@@ -108,6 +108,7 @@ class FolderStorage(Storage, Protocol):
         is no such directory."""
 
 
+@runtime_checkable
 class ConditionalStorage(Storage, Protocol):
     """A storage that can also change a file on the condition that nobody else has."""
 

@@ -164,6 +164,8 @@ class SimLock:
 class SimHeld:
     """Proof of holding a `SimLock`."""
 
+    can_be_lost = False
+
     def __init__(self, lock: SimLock, scheduler: Scheduler, epoch: int) -> None:
         self._lock = lock
         self._scheduler = scheduler

@@ -26,6 +26,18 @@ def load_aborted(storage: Storage) -> tuple[Instant, ...]:
         data = storage.read(layout.ABORTED)
     except MissingFile:
         return ()
+    return _decode_aborted(data)
+
+
+def add_aborted(before: bytes, instants: Iterable[Instant], epoch: int) -> bytes:
+    """The content of the list, with the newest of those it had and `instants`. Whoever rewrites it
+    in an epoch of the lock makes a content of their own."""
+    known = _decode_aborted(before) if before else ()
+    times = sorted({str(instant.requested_at) for instant in (*known, *instants)})
+    return json.dumps({"aborted": times[-_KEPT:], "epoch": epoch}).encode()
+
+
+def _decode_aborted(data: bytes) -> tuple[Instant, ...]:
     try:
         times = json.loads(data)["aborted"]
         if not all(isinstance(at, str) and at.isascii() and at.isdigit() for at in times):
@@ -38,12 +50,6 @@ def load_aborted(storage: Storage) -> tuple[Instant, ...]:
             next_step="delete the file; it is made anew",
         ) from error
     return tuple(_aborted(RequestedAt(at)) for at in times)
-
-
-def encode_aborted(instants: Iterable[Instant]) -> bytes:
-    """The content of the list, with the newest of `instants`."""
-    times = sorted({str(instant.requested_at) for instant in instants})
-    return json.dumps({"aborted": times[-_KEPT:]}).encode()
 
 
 def _aborted(at: RequestedAt) -> Instant:

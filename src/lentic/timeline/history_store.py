@@ -37,10 +37,10 @@ from lentic.format.lsm import (
 )
 from lentic.format.names import Action, State, completed_action, parse_instant_file
 from lentic.storage.base import FileInfo, Storage
-from lentic.timeline.aborted_history import encode_aborted, load_aborted
+from lentic.timeline.aborted_history import add_aborted
 from lentic.timeline.history import find_archived, look_at_history
 from lentic.timeline.instant import Instant
-from lentic.timeline.store import decide
+from lentic.timeline.store import decide, revise
 
 _MANIFESTS_KEPT = 3
 """For readers that hold on to one while the next are made."""
@@ -92,8 +92,7 @@ def _archive(storage: Storage, held: Held, instants: Sequence[Instant], batch: i
 
 def archive_aborted(storage: Storage, held: Held, instants: Sequence[Instant]) -> None:
     """Take aborted plans off the active timeline, after the list of such plans names them."""
-    held.ensure_held()
-    storage.replace(layout.ABORTED, encode_aborted((*load_aborted(storage), *instants)))
+    revise(storage, held, layout.ABORTED, lambda before: add_aborted(before, instants, held.epoch))
     remove_gone(storage, held, [layout.timeline_file(i.file_name) for i in instants])
 
 

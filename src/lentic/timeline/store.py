@@ -7,13 +7,15 @@ the content is compared byte for byte.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from lentic.coordination.guards import latest_guard
 from lentic.coordination.lock import Held, Intent
 from lentic.errors import Conflict, MissingFile, OutcomeUnknown, StorageError
 from lentic.format import layout
 from lentic.format.names import Action, State
 from lentic.format.times import CompletedAt, RequestedAt
-from lentic.storage.base import Storage
+from lentic.storage.base import ConditionalStorage, Storage
 from lentic.timeline.instant import Instant
 
 
@@ -131,6 +133,34 @@ def decide(storage: Storage, held: Held, path: str, content: bytes) -> None:
             where=storage.root,
             safe="nothing was committed by this call",
             next_step="let all writers use the same lock, then start over",
+        )
+
+
+def revise(storage: Storage, held: Held, path: str, change: Callable[[bytes], bytes]) -> None:
+    """Rewrite a file that is not of the timeline and lasts, from `b""` if there is none.
+
+    Where the lock may be lost, only if nobody else has rewritten it since it was read: a sleeper
+    must not take back what the next holder has done (R2). `change` must make of any content one
+    that the file never had. A storage without conditions is trusted to a holder who was not told
+    of a loss.
+    """
+    held.ensure_held()
+    if not (held.can_be_lost and isinstance(storage, ConditionalStorage)):
+        try:
+            before = storage.read(path)
+        except MissingFile:
+            before = b""
+        storage.replace(path, change(before))
+        return
+    found = storage.read_version(path)
+    data, version = (found.data, found.version) if found else (b"", None)
+    if storage.put_if_match(path, change(data), version) is None:
+        raise Conflict(
+            f"{path.rpartition('/')[2]} was rewritten by another writer: the table lock is no "
+            "longer held.",
+            where=storage.root,
+            safe="the file is as the other writer left it",
+            next_step="repeat the call",
         )
 
 

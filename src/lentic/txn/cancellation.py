@@ -73,6 +73,9 @@ def cancel_conflicting(txn: Transaction, write: Instant, touched: Touched) -> No
         if not found.cancellation.cancellable:
             raise _in_the_way(txn, plan, min(shared))
         yielding.append(plan)
+    if yielding:
+        # R1: a write that was given up must not take plans along that it does not need any more.
+        txn.ensure_still_ours(write)
     for plan in yielding:
         cancel_once(txn, plan, f"{write} wrote to a file group of it")
 

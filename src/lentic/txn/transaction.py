@@ -6,7 +6,7 @@ on the timeline loaded in it. All changes of the timeline go through the methods
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -19,6 +19,7 @@ from lentic.coordination.time_generator import issue_time
 from lentic.errors import InstantCancelled
 from lentic.format import layout
 from lentic.format.names import Action, State
+from lentic.format.properties import decode_properties, encode_properties
 from lentic.format.table_config import TableConfig
 from lentic.format.times import CompletedAt, RequestedAt, is_before
 from lentic.storage.base import Storage
@@ -237,10 +238,16 @@ class Transaction:
         self._held.ensure_held()
         self.table.storage.replace(layout.planned(action), data)
 
-    def replace_properties(self, data: bytes) -> None:
-        """Rewrite hoodie.properties as a whole."""
-        self._held.ensure_held()
-        self.table.storage.replace(layout.PROPERTIES, data)
+    def change_properties(
+        self, change: Callable[[Mapping[str, str]], Mapping[str, str]], why: str
+    ) -> None:
+        """Rewrite hoodie.properties with what `change` makes of its values."""
+
+        def rewrite(data: bytes) -> bytes:
+            values = change(decode_properties(data, layout.PROPERTIES))
+            return encode_properties(values, f"{why}, epoch {self.epoch}")
+
+        store.revise(self.table.storage, self._held, layout.PROPERTIES, rewrite)
 
 
 @contextmanager

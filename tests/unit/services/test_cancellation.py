@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 
 import lentic
@@ -11,6 +14,7 @@ from lentic.format.names import Action, State
 from lentic.format.properties import decode_properties
 from lentic.format.times import RequestedAt
 from lentic.services.abort import execute_abort
+from lentic.services.cancel_policy import list_due
 from lentic.services.outcome import Aborted, AlreadyCommitted, Committed
 from lentic.services.verify import verify_table
 from lentic.storage.base import Storage
@@ -21,7 +25,7 @@ from lentic.timeline.cancel_requests import list_cancelled, load_cancel_request
 from lentic.timeline.reader import load_clustering_plan, load_timeline
 from lentic.write.alive import staying_alive
 from tests.rfc.claims import says
-from tests.unit.builders import rows
+from tests.unit.builders import WrappedStorage, rows
 from tests.unit.services.clusterings import ENGINE, execute, opened, plan_at, schedule, storage_of
 from tests.unit.verbs import JOINED, found, loaded
 
@@ -216,6 +220,66 @@ def test_archiving_drops_aborted_plans_once_another_followed_and_history_knows_t
     assert isinstance(mine.execute(at), lentic.Aborted)
     mine.request_cancel(at)
     assert not list_cancelled(storage_of(mine))
+
+
+def test_what_replaced_files_otherwise_has_not_followed_an_aborted_plan() -> None:
+    """Only a later plan takes up what the aborted one was for."""
+    table, at = planned()
+    table.request_cancel(at)
+    table.execute_abort(at)
+    mine = reopened(table, **{"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3})
+    mine.insert_overwrite(rows(("o", 1, "other")))
+    for number in range(6):
+        mine.upsert(rows(("n", number, "new")))
+    mine.clean()
+    mine.archive()
+    assert states(mine, at) == [State.ABORTED]
+
+
+def test_an_aborted_plan_may_go_with_the_plan_that_followed_it() -> None:
+    table, at = planned()
+    table.request_cancel(at)
+    table.execute_abort(at)
+    keep = {"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3}
+    mine = reopened(table, **keep, **{"hoodie.clean.commits.retained": 1})
+    assert mine.cluster(sort_by="v") is not None
+    for number in range(6):
+        mine.upsert(rows(("n", number, "new")))
+    mine.clean()
+    mine.archive()
+    assert Action.REPLACECOMMIT not in {i.action for i in mine.timeline()}
+    assert states(mine, at) == []
+
+
+class _EndsMeanwhile(WrappedStorage):
+    """A plan ends, by other hands, right after the timeline was listed."""
+
+    def __init__(self, inner: Storage) -> None:
+        super().__init__(inner)
+        self.end: Callable[[], object] | None = None
+
+    def after(self, op: str, path: str) -> None:
+        if self.end and (op, path) == ("list_files", layout.TIMELINE):
+            end, self.end = self.end, None
+            end()
+
+
+@pytest.mark.parametrize("by", ["rollback", "abort"])
+def test_a_plan_that_ends_while_a_clean_looks_for_old_ones_is_not_missed(by: str) -> None:
+    table, at = planned(cancel_after_instants=0)
+
+    def end() -> None:
+        if by == "rollback":
+            table.rollback(at)
+        else:
+            table.request_cancel(at)
+            table.execute_abort(at)
+
+    storage = _EndsMeanwhile(storage_of(table))
+    looking = replace(opened(table), storage=storage)
+    storage.end = end
+    assert list_due(looking) == ()
+    assert storage.end is None
 
 
 def reopened(table: Table, **options: object) -> Table:

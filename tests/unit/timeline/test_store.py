@@ -25,6 +25,7 @@ class Lock:
     """A lock that can be lost after some checks."""
 
     checks_left: int = 1_000
+    can_be_lost: bool = True
     epoch: int = 1
     last_time: str = ""
 
@@ -189,3 +190,45 @@ def test_a_lock_lost_while_removing_leaves_a_legal_history() -> None:
         store.remove_pending(storage, Lock(checks_left=1), INFLIGHT)
     (left,) = load_timeline(storage).instants
     assert left.state is State.REQUESTED
+
+
+# What is rewritten: the table's properties, the list of aborted plans
+
+
+class _Rewritten(MemoryStorage):
+    """The holder sleeps before it writes; the next holder rewrites the file meanwhile."""
+
+    def put_if_match(self, path: str, data: bytes, version: str | None) -> str | None:
+        super().replace(path, b"theirs")
+        return super().put_if_match(path, data, version)
+
+    def replace(self, path: str, data: bytes) -> None:
+        assert data != b"mine", "whoever may have lost the lock rewrites on a condition only"
+        super().replace(path, data)
+
+
+@pytest.mark.parametrize("before", [None, b"old"])
+def test_who_lost_the_lock_does_not_take_back_what_the_next_holder_rewrote(
+    before: bytes | None,
+) -> None:
+    storage = _Rewritten()
+    if before:
+        storage.replace("file", before)
+    with pytest.raises(Conflict, match="file was rewritten by another"):
+        store.revise(storage, Lock(), "file", lambda found: b"mine")
+    assert storage.read("file") == b"theirs"
+
+
+@pytest.mark.parametrize("can_be_lost", [False, True])
+@pytest.mark.parametrize("wrap", [MemoryStorage, FailingStorage])
+def test_a_file_is_rewritten_from_what_it_was(
+    wrap: Callable[[], Storage], can_be_lost: bool
+) -> None:
+    storage = wrap()
+    lock = Lock(can_be_lost=can_be_lost)
+    store.revise(storage, lock, "file", lambda found: found + b"1")
+    store.revise(storage, lock, "file", lambda found: found + b"2")
+    assert storage.read("file") == b"12"
+    with pytest.raises(Conflict):
+        store.revise(storage, Lock(checks_left=0), "file", lambda found: b"late")
+    assert storage.read("file") == b"12"

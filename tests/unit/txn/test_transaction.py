@@ -10,6 +10,7 @@ from lentic.errors import Conflict, InstantCancelled, Unavailable
 from lentic.format.layout import PROPERTIES, timeline_file
 from lentic.format.names import Action, State
 from lentic.format.plans import RollbackPlan, encode_rollback_plan
+from lentic.format.properties import decode_properties
 from lentic.format.times import RequestedAt, Zone, format_time
 from lentic.timeline.instant import Instant
 from lentic.timeline.reader import load_timeline
@@ -71,7 +72,7 @@ def test_the_timeline_is_loaded_after_the_lock_is_taken_and_let_go_at_the_end() 
     with pytest.raises(Conflict):
         txn.request(Action.DELTACOMMIT)
     with pytest.raises(Conflict):
-        txn.replace_properties(b"")
+        txn.change_properties(dict, "for the test")
 
 
 # R1
@@ -249,8 +250,9 @@ def test_a_plan_is_published_only_at_a_time_of_its_own_transaction() -> None:
         assert txn.request_at(at, Action.COMPACTION, b"plan").requested_at == at
 
 
-def test_replacing_the_properties_replaces_them_as_a_whole() -> None:
+def test_changing_the_properties_keeps_what_the_change_keeps() -> None:
     table = new_table()
+    before = decode_properties(table.storage.read(PROPERTIES), PROPERTIES)
     with transaction(table) as txn:
-        txn.replace_properties(b"a=b\n")
-    assert table.storage.read(PROPERTIES) == b"a=b\n"
+        txn.change_properties(lambda now: {**now, "a": "b"}, "for the test")
+    assert decode_properties(table.storage.read(PROPERTIES), PROPERTIES) == {**before, "a": "b"}
