@@ -3,12 +3,13 @@
     make bench-planning                                 1,000 to 640,000 partitions
     make bench-planning ARGS="--sizes 1000,10000"
 
-For each service and size: storage calls, processor and wall time of one plan, but for its
-publication, as the median of many; beside it those of one that looks at everything, where all
-partitions are listed in one call, a walk (`--full-max 0` leaves that out: it takes minutes). The
-sizes take turns, plan by plan, so that a machine that is slower for a while is slower for all of
-them. A service is `ok` if the calls are the same at every size and the slowest size is within 20%
-of the fastest, by the clock and by processor time; else `OVER`.
+For each service and size: storage calls, processor and wall time of making one plan, and of
+scheduling it with all that belongs to it, lock and publication included (each plan is taken away
+again), as the median of many; beside it those of one that looks at everything, where all partitions
+are listed in one call, a walk (`--full-max 0` leaves that out: it takes minutes). The sizes take
+turns, plan by plan, so that a machine that is slower for a while is slower for all of them. A
+service is `ok` if the calls are the same at every size and the slowest size is within 20% of the
+fastest, by the clock and by processor time, made and scheduled; else `OVER`.
 
 The tables are real folders on this machine's disk: a directory and a base file per partition, empty
 files where nobody looks inside, made by commits of a thousand partitions each that lie in the
@@ -50,6 +51,7 @@ from lentic.format.plan_window import PlanWindow
 from lentic.format.times import CompletedAt, RequestedAt
 from lentic.services.catalog import SERVICES
 from lentic.services.explain import draft
+from lentic.timeline.reader import load_timeline
 from lentic.txn.transaction import OpenTable
 
 SIZES = "1000,10000,100000,640000"
@@ -89,12 +91,13 @@ def main() -> int:
         os.sync()  # else the disk is busy with what was made while plans are measured
         gc.collect()
         gc.freeze()  # what making the tables left in memory is none of a planner's business
-        found = {service: _measure(tables, service, REPEATS) for service in SERVICES}
+        made = {service: _measure(tables, service, _make_once, REPEATS) for service in SERVICES}
+        published = {s: _measure(tables, s, _schedule_once, REPEATS) for s in SERVICES}
         whole = {size: _looking_at_all(tables[size]) for size in sizes if size <= given.full_max}
-        full = {service: _measure(whole, service, 1) for service in SERVICES}
+        full = {service: _measure(whole, service, _make_once, 1) for service in SERVICES}
     finally:
         shutil.rmtree(folder)
-    return _report(sizes, found, full)
+    return _report(sizes, made, published, full)
 
 
 def _looking_at_all(table: OpenTable) -> OpenTable:
@@ -168,11 +171,16 @@ def _stat(file_id: str, partition: str, name: str) -> WriteStat:
 # --- measuring ----------------------------------------------------------------------------------
 
 
-def _measure(tables: dict[int, OpenTable], service: str, repeats: int) -> dict[int, Cost]:
+def _measure(
+    tables: dict[int, OpenTable],
+    service: str,
+    once: Callable[[OpenTable, str], Cost],
+    repeats: int,
+) -> dict[int, Cost]:
     costs: dict[int, list[Cost]] = {size: [] for size in tables}
     for _ in range(repeats):
         for size, table in tables.items():
-            costs[size].append(_plan_once(table, service))
+            costs[size].append(once(table, service))
     return {size: _median(several) for size, several in costs.items()}
 
 
@@ -185,44 +193,76 @@ def _median(costs: list[Cost]) -> Cost:
     )
 
 
-def _plan_once(table: OpenTable, service: str) -> Cost:
-    storage = CountingStorage(table.storage)
-    counted: Any = replace(table, storage=storage)  # type: ignore[arg-type]
+def _make_once(table: OpenTable, service: str) -> Cost:
+    """Make a plan that is not published."""
     looks: list[PlanWindow] = []
     schedule: Callable[..., Any] = SERVICES[service].schedule
+    cost, drafted = _counted(
+        table, lambda t: draft(t, lambda dry: schedule(dry, on_look=looks.append))
+    )
+    assert drafted is not None, f"{service} should find something to do"
+    return replace(cost, considered=looks[-1].considered)
+
+
+def _schedule_once(table: OpenTable, service: str) -> Cost:
+    """Publish a plan, and take it away as if it never was."""
+    looks: list[PlanWindow] = []
+    schedule: Callable[..., Any] = SERVICES[service].schedule
+    cost, at = _counted(table, lambda t: schedule(t, on_look=looks.append))
+    assert at is not None, f"{service} should find something to do"
+    (plan,) = load_timeline(table.storage).pending()
+    assert plan.requested_at == at
+    table.storage.delete(layout.timeline_file(plan.file_name))
+    return replace(cost, considered=looks[-1].considered)
+
+
+def _counted(table: OpenTable, act: Callable[[OpenTable], Any]) -> tuple[Cost, Any]:
+    storage = CountingStorage(table.storage)
+    counted: Any = replace(table, storage=storage)
     wall, cpu = time.perf_counter(), time.process_time()
-    drafted = draft(counted, lambda dry: schedule(dry, on_look=looks.append))
+    result = act(counted)
     cpu_ms = 1000 * (time.process_time() - cpu)
     wall_ms = 1000 * (time.perf_counter() - wall)
-    assert drafted is not None, f"{service} should find something to do"
-    return Cost(sum(storage.calls.values()), cpu_ms, wall_ms, looks[-1].considered)
+    return Cost(sum(storage.calls.values()), cpu_ms, wall_ms, 0), result
 
 
 def _report(
-    sizes: list[int], found: dict[str, dict[int, Cost]], full: dict[str, dict[int, Cost]]
+    sizes: list[int],
+    made: dict[str, dict[int, Cost]],
+    published: dict[str, dict[int, Cost]],
+    full: dict[str, dict[int, Cost]],
 ) -> int:
     print(
-        f"{'service':<16}{'partitions':>11}{'looked at':>10}{'calls':>7}{'cpu ms':>9}"
-        f"{'wall ms':>9}   {'full: calls':>12}{'cpu ms':>10}{'wall ms':>10}"
+        f"{'':<16}{'':>11}{'':>10}{'plan made':>25}{'scheduled':>25}{'full look':>32}\n"
+        f"{'service':<16}{'partitions':>11}{'looked at':>10}"
+        + 2 * f"{'calls':>7}{'cpu ms':>9}{'wall ms':>9}"
+        + f"{'calls':>12}{'cpu ms':>10}{'wall ms':>10}"
     )
     over = 0
-    for service, costs in found.items():
+    for service in made:
         for size in sizes:
-            cost, whole = costs[size], full[service].get(size)
-            line = f"{service:<16}{size:>11,}{cost.considered:>10}{cost.calls:>7}"
-            line += f"{cost.cpu_ms:>9.1f}{cost.wall_ms:>9.1f}"
-            if whole is not None:
-                line += f"   {whole.calls:>12,}{whole.cpu_ms:>10.0f}{whole.wall_ms:>10.0f}"
+            kinds = (made[service][size], published[service][size])
+            line = f"{service:<16}{size:>11,}{kinds[0].considered:>10}"
+            line += "".join(f"{c.calls:>7}{c.cpu_ms:>9.1f}{c.wall_ms:>9.1f}" for c in kinds)
+            if (whole := full[service].get(size)) is not None:
+                line += f"{whole.calls:>12,}{whole.cpu_ms:>10.0f}{whole.wall_ms:>10.0f}"
             print(line)
-        calls = {cost.calls for cost in costs.values()}
-        wall = _spread([cost.wall_ms for cost in costs.values()])
-        cpu = _spread([cost.cpu_ms for cost in costs.values()])
-        is_flat = len(calls) == 1 and max(wall, cpu) <= LIMIT
-        over += not is_flat
-        said = "same calls" if len(calls) == 1 else f"calls {min(calls)} to {max(calls)}"
-        verdict = "ok" if is_flat else "OVER"
-        print(f"{service:<16}{said}, time {wall:.2f}x, processor {cpu:.2f}x: {verdict}\n")
+        verdicts = [_judge(made[service]), _judge(published[service])]
+        over += not all(is_flat for is_flat, _ in verdicts)
+        for (is_flat, said), what in zip(verdicts, ("made", "scheduled"), strict=True):
+            print(f"{service:<16}{what}: {said}: {'ok' if is_flat else 'OVER'}")
+        print()
     return 1 if over else 0
+
+
+def _judge(costs: dict[int, Cost]) -> tuple[bool, str]:
+    """Whether the size of the table does not matter, and by how much it does."""
+    calls = {cost.calls for cost in costs.values()}
+    wall = _spread([cost.wall_ms for cost in costs.values()])
+    cpu = _spread([cost.cpu_ms for cost in costs.values()])
+    said = "same calls" if len(calls) == 1 else f"calls {min(calls)} to {max(calls)}"
+    is_flat = len(calls) == 1 and max(wall, cpu) <= LIMIT
+    return is_flat, f"{said}, time {wall:.2f}x, processor {cpu:.2f}x"
 
 
 def _spread(times: list[float]) -> float:
