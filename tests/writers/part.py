@@ -36,7 +36,7 @@ _SPARK = {
 class Part:
     """One player's part. `engine` is "local" or "spark", with so many `tasks` at once; `pace_s` is
     the pause between turns, unless one is to begin `every_s`. With a `core` it stays on that one of
-    the machine's, in one thread."""
+    the machine's, without Spark in one thread."""
 
     name: str
     table: str

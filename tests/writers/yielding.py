@@ -139,8 +139,7 @@ class Company:
     def start_clusterer(self, name: str, engine: str = "local", **options: str) -> Player:
         told = self.scene.cluster_options() | options
         stop = f"{name}.stop"
-        core = 1 if engine == "local" else None
-        role = Role(name, "clusterer", engine, 0.1, options=told, stop=stop, core=core, tasks=2)
+        role = Role(name, "clusterer", engine, 0.1, options=told, stop=stop, core=1, tasks=2)
         return self.start(role)
 
     def pause_writer(self, writer: Player) -> None:
