@@ -290,13 +290,6 @@ def parse_rollback_record(record: Fields, root: str) -> RollbackMetadata:
     )
 
 
-def decode_rolled_back(data: bytes, where: str) -> tuple[str, ...]:
-    """The requested times that a finished rollback undid; readable wherever the table has been
-    moved to since."""
-    record = decode_container(data, where, ("HoodieRollbackMetadata",)) or {}
-    return Fields(record, where).texts("commitsRollback") if record else ()
-
-
 def parse_undone(found: Fields) -> tuple[RequestedAt, Action]:
     """An instant to undo, and its action at that time."""
     text = found.text("action")

@@ -134,6 +134,15 @@ def decode_restore_metadata(data: bytes, root: str, where: str) -> RestoreMetada
     )
 
 
+def decode_undone(data: bytes, where: str) -> tuple[Undone, ...]:
+    """What a finished rollback or restore undid; readable wherever the table has been moved to
+    since."""
+    record = decode_container(data, where, ("HoodieRollbackMetadata", "HoodieRestoreMetadata"))
+    found = Fields(record or {}, where)
+    named = "restoreInstantInfo" if "restoreInstantInfo" in found.values else "instantsRollback"
+    return tuple(Undone(*parse_undone(info)) for info in found.records(named)) if record else ()
+
+
 def _info(undone: Undone) -> dict[str, object]:
     return {"commitTime": undone.requested_at, "action": str(undone.action)}
 

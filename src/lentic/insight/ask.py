@@ -8,7 +8,7 @@ from lentic.errors import ConfigError, InvalidPath
 from lentic.format import layout
 from lentic.format.commit_metadata import CommitMetadata
 from lentic.format.names import Action, requested_at_of
-from lentic.format.plans import decode_rolled_back
+from lentic.format.restore import decode_undone
 from lentic.format.times import RequestedAt
 from lentic.insight.answers import Answer
 from lentic.insight.key_versions import bucket_of, candidates, load_place
@@ -143,15 +143,13 @@ def _metadata(
 
 
 def _archived_rollbacks(storage: Storage, at: RequestedAt) -> tuple[Instant, ...]:
-    """The rollbacks in the history that undid the instant."""
-    history = load_archived_after(storage, str(at))
-    found = []
-    for instant, content in history.contents.items():
-        if instant.action is Action.ROLLBACK and content:
-            where = f"{layout.HISTORY} {instant}"
-            if at in decode_rolled_back(content, where):
-                found.append(instant)
-    return tuple(found)
+    """The rollbacks and restores in the history that undid the instant."""
+    history = load_archived_after(storage, str(at), Action.ROLLBACK, Action.RESTORE)
+    return tuple(
+        instant
+        for instant, content in history.contents.items()
+        if at in {one.requested_at for one in decode_undone(content, f"{layout.HISTORY} {instant}")}
+    )
 
 
 # --- files --------------------------------------------------------------------------------------

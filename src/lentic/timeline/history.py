@@ -92,11 +92,14 @@ def load_archived(storage: Storage, wanted: Set[RequestedAt]) -> History:
     return look_at_history(storage, load)
 
 
-def load_archived_after(storage: Storage, after: str) -> History:
-    """The archived instants that completed after `after`."""
-    return look_at_history(
-        storage, lambda now: _load(storage, now, lambda times: str(times.completed_at) > after)
-    )
+def load_archived_after(storage: Storage, after: str, *actions: Action) -> History:
+    """The archived instants that completed after `after`, of the given actions if any are given."""
+
+    def is_wanted(times: ArchivedTimes) -> bool:
+        is_one_of = not actions or times.action in actions
+        return is_one_of and str(times.completed_at) > after
+
+    return look_at_history(storage, lambda now: _load(storage, now, is_wanted))
 
 
 def load_archived_last(storage: Storage, action: Action, count: int) -> History:

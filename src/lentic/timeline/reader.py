@@ -34,17 +34,18 @@ from lentic.format.plans import (
     decode_rollback_undone,
 )
 from lentic.format.removable import decode_is_removable
-from lentic.format.restore import RestorePlan, decode_restore_plan
+from lentic.format.restore import RestorePlan, decode_restore_plan, decode_undone
 from lentic.format.times import RequestedAt, is_before
 from lentic.storage.base import Storage
 from lentic.timeline.aborted_history import load_aborted
 from lentic.timeline.bounded_cache import BoundedCache
 from lentic.timeline.history import (
     find_archived,
+    load_archived_after,
     load_archived_content,
     load_archived_edge,
 )
-from lentic.timeline.instant import PLANS, Identity, Instant
+from lentic.timeline.instant import PLANS, WRITES, Identity, Instant
 from lentic.timeline.timeline import Timeline, parse_timeline
 
 _DECODED_PER_BYTE = 4
@@ -64,17 +65,18 @@ def load_active(storage: Storage) -> tuple[Timeline, tuple[str, ...]]:
     These are earlier states of aborted plans, left where an abort died; files of instants that are
     archived, left where an archival died or is at it; and what comes back where somebody who lost
     the lock wakes and creates what another has created for it long before. With some of its files
-    gone an instant that completed would look pending, and a plan of which nobody knows what it says
-    could be neither executed nor undone.
+    gone an instant that completed would look pending, a plan of which nobody knows what it says
+    could be neither executed nor undone, and a write that was undone would name files that went.
     """
     names = [file.name for file in storage.list_files(layout.TIMELINE)]
     timeline = parse_timeline(names, where=layout.TIMELINE)
     left = _without_plan(timeline, frozenset(names))
-    doubtful = _incomplete(timeline, names)
-    edge = load_archived_edge(storage) if doubtful else None
-    doubtful = frozenset(one for one in doubtful if edge and one[0] <= edge)
-    archived = _find_ended(storage, doubtful) if doubtful else frozenset()
-    left |= {name for name in names if _identity(name) in archived}
+    doubtful, alone = _incomplete(timeline, names)
+    if doubtful or alone:
+        edge = load_archived_edge(storage)
+        ended = _find_ended(storage, frozenset(one for one in doubtful if one[0] <= edge))
+        ended |= _find_undone(storage, timeline, alone - ended, edge)
+        left |= {name for name in names if _identity(name) in ended}
     left |= _left_of_aborted(timeline, names)
     if not left:
         return timeline, ()
@@ -91,6 +93,8 @@ def _without_plan(timeline: Timeline, names: frozenset[str]) -> frozenset[str]:
 
 
 def _find_ended(storage: Storage, doubtful: frozenset[Identity]) -> frozenset[Identity]:
+    if not doubtful:
+        return frozenset()
     aborted = {i.identity for i in load_aborted(storage)} if _may_be_aborted(doubtful) else set()
     return find_archived(storage, doubtful) | (doubtful & aborted)
 
@@ -107,19 +111,47 @@ def _left_of_aborted(timeline: Timeline, names: list[str]) -> set[str]:
     return {name for name, of in found if of in aborted and aborted[of] != name}
 
 
-def _incomplete(timeline: Timeline, names: list[str]) -> frozenset[Identity]:
-    """Instants with a later completed one that lack files of their own. All that are archived and
-    still seen are among them but for those that were seen whole, which are as good as active."""
+def _incomplete(
+    timeline: Timeline, names: list[str]
+) -> tuple[frozenset[Identity], frozenset[Identity]]:
+    """Instants with a later completed one that lack files of their own, and completed writes that
+    do. All that are archived and still seen are among the former but for those that were seen
+    whole, which are as good as active; all that were undone and came back among the latter."""
     counts = Counter(name.partition(".")[0].partition("_")[0] for name in names)
     last = max((i.requested_at for i in timeline.completed()), default=RequestedAt(""))
-    return frozenset(
-        i.identity
+    partial = [
+        i
         for i in timeline.instants
-        if i.requested_at < last
-        and not i.is_aborted
+        if not i.is_aborted
         and i.action is not Action.SAVEPOINT
         and not (i.is_completed and counts[str(i.requested_at)] > 2)
+    ]
+    return (
+        frozenset(i.identity for i in partial if i.requested_at < last),
+        frozenset(i.identity for i in partial if i.is_completed and i.action in WRITES),
     )
+
+
+def _find_undone(
+    storage: Storage, timeline: Timeline, alone: frozenset[Identity], edge: RequestedAt
+) -> frozenset[Identity]:
+    """Which of these writes a rollback or restore has undone, as the timeline or its history tells:
+    somebody decided to complete the write, slept, and made its file anew when all was over (R2)."""
+    if not alone:
+        return frozenset()
+    undone = set(load_restored(storage, timeline.completed(Action.RESTORE)))
+    for rollback in timeline.completed(Action.ROLLBACK):
+        with suppress(MissingFile):
+            undone.add(load_rollback_undone(storage, rollback))
+    if (first := min(at for at, _ in alone)) <= edge:
+        history = load_archived_after(storage, str(first), Action.ROLLBACK, Action.RESTORE)
+        for instant, content in history.contents.items():
+            found = decode_undone(content, f"{layout.HISTORY} {instant}")
+            if instant.action is Action.RESTORE:
+                undone |= {one.identity for one in found}
+            else:  # an execution of a plan that was rolled back is not what the plan became later
+                undone |= {(one.requested_at, one.action) for one in found}
+    return alone & undone
 
 
 def _identity(name: str) -> Identity | None:

@@ -19,7 +19,6 @@ from lentic.format.plans import (
     decode_compaction_plan,
     decode_rollback_metadata,
     decode_rollback_plan,
-    decode_rolled_back,
     encode_compaction_plan,
     encode_rollback_metadata,
     encode_rollback_plan,
@@ -219,9 +218,3 @@ def test_a_rollback_of_an_unknown_action_is_corrupt() -> None:
 def test_a_rollback_plan_without_a_target_is_corrupt() -> None:
     with pytest.raises(Corrupt):
         decode_rollback_plan(encode_container("HoodieRollbackPlan", {}), "/t", "x")
-
-
-def test_what_a_rollback_undid_is_known_wherever_the_table_lies_now() -> None:
-    data = encode_rollback_metadata(DONE, "/there")
-    assert decode_rolled_back(data, "x") == (DONE.target,)
-    assert decode_rolled_back(b"", "x") == ()

@@ -10,13 +10,14 @@ from lentic.errors import Corrupt
 from lentic.format.avro import decode_container, encode_container
 from lentic.format.named_files import decode_named_files
 from lentic.format.names import Action
-from lentic.format.plans import RollbackMetadata
+from lentic.format.plans import RollbackMetadata, encode_rollback_metadata
 from lentic.format.restore import (
     RestoreMetadata,
     RestorePlan,
     Undone,
     decode_restore_metadata,
     decode_restore_plan,
+    decode_undone,
     encode_restore_metadata,
     encode_restore_plan,
 )
@@ -66,6 +67,14 @@ def test_a_plan_can_only_name_files_of_the_instants_it_undoes(path: str) -> None
 def test_the_record_of_a_restore_comes_back_as_it_was(metadata: RestoreMetadata) -> None:
     data = encode_restore_metadata(metadata, "/data/t")
     assert decode_restore_metadata(data, "file:/data/t", "x") == metadata
+
+
+def test_what_was_undone_is_known_wherever_the_table_lies_now() -> None:
+    data = encode_restore_metadata(DONE, "/there")
+    assert decode_undone(data, "x") == PLAN.undone
+    rollback = encode_rollback_metadata(DONE.rollbacks[0], "/there")
+    assert decode_undone(rollback, "x") == PLAN.undone[:1]
+    assert decode_undone(b"", "x") == ()
 
 
 def test_the_files_a_plan_names_are_found_in_any_kind_of_plan() -> None:
