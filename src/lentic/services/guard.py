@@ -105,7 +105,7 @@ def _execute_alone(
             _finish_rollbacks(table, rollbacks)  # 7
             commit = run(begun, leftovers)
         except Exception as error:
-            if not isinstance(error, Conflict):
+            if not isinstance(error, Conflict | OutcomeUnknown):
                 heart.ensure_alive()  # else it failed because it was stopped
             raise
         # 8: `held` ends the heartbeat, on success or failure
