@@ -73,9 +73,9 @@ FAILED_WRITES = Option(
     "hoodie.clean.failed.writes.policy",
     parse_choice(FailedWrites),
     FailedWrites.AUTO,
-    "When writes that did not finish are rolled back. EAGER: when the next write begins, whoever "
-    "they are. LAZY: when their heartbeat has expired. Unless told, EAGER with a single writer and "
-    "LAZY with several.",
+    "When writes that did not finish are rolled back. EAGER: when the next write begins, but for "
+    "those that give signs of life all the same. LAZY: when their heartbeat has expired. Unless "
+    "told, EAGER with a single writer and LAZY with several.",
     aliases=("hoodie.cleaner.policy.failed.writes",),
 )
 CONFLICT_RETRIES = Option(

@@ -26,7 +26,7 @@ from lentic.format.times import RequestedAt
 from lentic.progress import Stage
 from lentic.services.clean_draft import draft_clean
 from lentic.services.end_cancelled import end_cancelled
-from lentic.services.failed_writes import clean_up_failed_writes
+from lentic.services.failed_writes import clean_up_failed_writes, sweep_ended
 from lentic.services.orphans import is_sweep_due, sweep_orphans
 from lentic.services.outcome import AlreadyCommitted, Committed, Outcome
 from lentic.services.protected import load_protected
@@ -76,6 +76,7 @@ def clean_files(
     cleans = [execute_clean(table, at, engine) for at in begun]
     if at := schedule_clean(table, on_look=on_look):
         cleans.append(execute_clean(table, at, engine))
+    sweep_ended(table)
     orphans = sweep_orphans(table) if sweeps or is_sweep_due(table) else ()
     return CleanRun(cleans=tuple(cleans), orphans=orphans)
 

@@ -1,7 +1,8 @@
 """Undo what writers left that did not finish: all of it, or that of writers whose life has ended.
 
-With a single writer whatever is pending has no owner any more (EAGER). With several, an instant is
-given up when its heartbeat was seen unchanged for its time to live (LAZY). Either way in the two
+With a single writer, who gives no signs of life, whatever is pending without any has no owner any
+more (EAGER). With several, and where there are any all the same, an instant is given up when its
+heartbeat was seen unchanged for its time to live (LAZY). Either way in the two
 steps of RFC-79, "Changes to clean's rollback of failed writers": rollbacks are planned in one
 transaction on a reloaded timeline, and carried out after it. Who was given up and wakes finds its
 instant targeted or gone, and commits nothing (R1).
@@ -25,7 +26,8 @@ from lentic.format.times import RequestedAt
 from lentic.services.plan_age import list_older
 from lentic.services.restoring import finish_restores
 from lentic.services.rollback import execute_undo, load_undo, plan_undo, sweep_markers
-from lentic.services.signs_of_life import sight_all
+from lentic.services.signs_of_life import is_executed, sight_all
+from lentic.storage.base import Storage
 from lentic.timeline.cancel_requests import list_cancelled
 from lentic.timeline.instant import WRITES, Instant
 from lentic.timeline.reader import list_rollbacks_of, load_is_removable, load_timeline
@@ -52,12 +54,17 @@ def roll_back_all(table: OpenTable, *, waits: bool = False) -> tuple[Instant, ..
     """Undo every write that did not finish and every plan that was given up, and finish rollbacks
     that did not (EAGER).
 
-    Should a write have an owner all the same, that one finds its instant gone and commits nothing
-    (R1).
+    A write with a living heartbeat is somebody's who shares the table, whatever the options of this
+    call say, and is left to them. Should another have an owner all the same, that one finds its
+    instant gone and commits nothing (R1).
     """
     if waits:
-        _sweep_ended(table, with_guards=True)
-    return _roll_back(table, lambda timeline: timeline.pending(*WRITES), waits=waits)
+        sweep_ended(table)
+
+    def pick(timeline: Timeline) -> tuple[Instant, ...]:
+        return tuple(i for i in timeline.pending(*WRITES) if not is_executed(table, i.requested_at))
+
+    return _roll_back(table, pick, waits=waits)
 
 
 def roll_back_expired(table: OpenTable, *, waits: bool = False) -> tuple[Instant, ...]:
@@ -66,7 +73,10 @@ def roll_back_expired(table: OpenTable, *, waits: bool = False) -> tuple[Instant
         sight_all(table)  # the lock of a dead holder takes its time, too
         with transaction(table):
             pass  # what a holder of the lock decided and left undone is done now, and seen (R2)
-    _sweep_ended(table, with_guards=waits)
+    if waits:
+        sweep_ended(table)
+    else:
+        _end_signs(table, _with_heartbeat(table.storage))
 
     def pick(timeline: Timeline) -> tuple[Instant, ...]:
         return tuple(i for i in timeline.pending(*WRITES) if _has_expired(table, i))
@@ -76,7 +86,7 @@ def roll_back_expired(table: OpenTable, *, waits: bool = False) -> tuple[Instant
 
 def roll_back_picked(table: OpenTable, pick: PickFailed) -> tuple[Instant, ...]:
     """The same for the writes that `pick` says have failed; it is asked again under the lock."""
-    _sweep_ended(table, with_guards=False)
+    _end_signs(table, _with_heartbeat(table.storage))
     return _roll_back(table, pick, waits=False)
 
 
@@ -172,17 +182,25 @@ def _list_watched(timeline: Timeline, old: Iterable[RequestedAt]) -> frozenset[R
     return frozenset(writes | plans.intersection(old))
 
 
-def _sweep_ended(table: OpenTable, *, with_guards: bool) -> None:
-    """Remove signs of life and guards of instants that have ended. They are listed first: who has
-    one is on the timeline before, so that an instant which is not pending now has ended."""
-    storage = table.storage
-    found = {file.name for file in storage.list_files(layout.HEARTBEATS)}
-    if with_guards:
-        found |= {file.directory.rpartition("/")[2] for file in storage.walk(layout.GUARDS)}
+def sweep_ended(table: OpenTable) -> None:
+    """Remove signs of life and guards of instants that have ended: those who died after that are
+    looked for by nobody else."""
+    walked = table.storage.walk(layout.GUARDS)
+    guarded = {file.directory.rpartition("/")[2] for file in walked}
+    _end_signs(table, _with_heartbeat(table.storage) | guarded)
+
+
+def _with_heartbeat(storage: Storage) -> set[str]:
+    return {file.name for file in storage.list_files(layout.HEARTBEATS)}
+
+
+def _end_signs(table: OpenTable, found: set[str]) -> None:
+    """The same for those of `found`, which were listed first: who has one is on the timeline
+    before, so that an instant which is not pending now has ended."""
     if not found:
         return
-    pending = {str(i.requested_at) for i in load_timeline(storage).pending()}
+    pending = {str(i.requested_at) for i in load_timeline(table.storage).pending()}
     for name in found - pending:
         if name.isascii() and name.isdigit():
-            end_heartbeat(storage, RequestedAt(name))
-            remove_guards(storage, RequestedAt(name))
+            end_heartbeat(table.storage, RequestedAt(name))
+            remove_guards(table.storage, RequestedAt(name))

@@ -84,6 +84,20 @@ def test_an_overwrite_whose_driver_died_is_undone_by_the_next_write(buckets: int
     assert list(read_all(table)) == ["z"]
 
 
+def test_a_single_writer_leaves_one_alone_who_gives_signs_of_life() -> None:
+    """Somebody shares the table who was not told of it: say a clean by hand, without options."""
+    table = new_table()
+    other = begin(table)
+    heartbeat = layout.heartbeat(other.instant.requested_at)
+    for beat in range(3):
+        table.storage.replace(heartbeat, b"%d" % beat)
+        assert roll_back_all(table) == ()
+        table.watch.clock.sleep(table.pulse.ttl_ms / 1000)
+    assert load_timeline(table.storage).pending() == (other.instant,)
+    assert roll_back_all(table) == (other.instant,)
+    assert load_timeline(table.storage).pending() == ()
+
+
 def test_a_refused_write_leaves_no_completion_of_shares_that_had_nothing_to_write() -> None:
     schema = SCHEMA.append(pa.field(IS_DELETED, pa.bool_()))
     table = new_table(
