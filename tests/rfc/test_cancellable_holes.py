@@ -14,7 +14,7 @@ import pytest
 from lentic.engine import LocalEngine
 from lentic.errors import LenticError, PlanBusy, PlanCompleted, Refused
 from lentic.format import layout
-from lentic.services.failed_writes import roll_back_all
+from lentic.services.failed_writes import roll_back_expired
 from lentic.services.outcome import Aborted, AlreadyCommitted, Committed
 from lentic.table import Table
 from lentic.timeline.cancel_requests import load_cancel_request
@@ -337,7 +337,8 @@ def test_c6_a_write_that_was_rolled_back_while_it_slept_cancels_nothing(table_ty
         scene = stage(planned(table_type))
 
         def meanwhile(scene: Stage = scene) -> None:
-            roll_back_all(scene.table("cleaner"))
+            scene.sleep(2 * TTL_S)
+            roll_back_expired(scene.table("cleaner"), waits=True)
 
         result, is_passed = sleeping(scene, number, upsert(7), meanwhile)
         landed = f"{BASE}-7" in scene.rows()

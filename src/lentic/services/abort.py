@@ -15,12 +15,12 @@ from lentic.engine import Engine
 from lentic.errors import InstantCancelled, PlanCompleted, Refused
 from lentic.format.times import RequestedAt
 from lentic.services.outcome import Aborted
-from lentic.services.rollback import remove_traces
+from lentic.services.rollback import finalize_empty, remove_traces
 from lentic.services.signs_of_life import await_news, ensure_not_executed
 from lentic.timeline.cancel_requests import is_cancelled
 from lentic.timeline.instant import Instant
-from lentic.timeline.reader import load_clustering_content
-from lentic.txn.cancellation import find_clustering
+from lentic.timeline.reader import load_clustering_content, load_timeline
+from lentic.txn.cancellation import ended_meanwhile, find_clustering, reading
 from lentic.txn.transaction import OpenTable, Transaction, transaction
 from lentic.write import markers
 from lentic.write.alive import staying_alive
@@ -37,12 +37,22 @@ def execute_abort(
     """
     if waits:
         await_news(table, at)
+    aborted = _abort(table, engine, at)
+    # Also after an aborter that died, of whom nobody else looks for what is left here.
+    remove_traces(table, at)
+    end_heartbeat(table.storage, at)
+    remove_guards(table.storage, at)
+    return Aborted(aborted)
+
+
+def _abort(table: OpenTable, engine: Engine, at: RequestedAt) -> Instant:
+    """The steps of the design."""
     with ExitStack() as held:
         with transaction(table) as txn:  # 1, 2
             plan = find_clustering(txn, at)
             if plan.is_aborted:  # 3
                 txn.discard_cancel(at)
-                return Aborted(plan)
+                return plan
             _ensure_abortable(txn, plan)
             ensure_not_executed(table, plan)  # 4
             # Before the guard is taken: of whoever takes it later, nothing is among these (R4).
@@ -50,22 +60,21 @@ def execute_abort(
             guard = txn.take_guard(plan)
             held.enter_context(staying_alive(table, engine, at, epoch=txn.epoch))
             # 5, 6: the transaction ends here
+        # Attempts that wake up later find that nothing may be added, also if this aborter dies.
+        finalize_empty(table.storage, at)
         for path in leftovers:  # 7
             table.storage.delete(path)
         with transaction(table) as txn:  # 8
-            now = txn.timeline.find(plan)
-            if now is not None and now.is_aborted:  # 3, for whoever slept: another was faster
+            now = find_clustering(txn, at)
+            if now.is_aborted:  # 3, for whoever slept: another was faster
                 txn.discard_cancel(at)
-                return Aborted(now)
-            _ensure_mine(txn, plan, guard)
-            content, _ = load_clustering_content(table.storage, plan)
-            aborted = txn.abort(plan, content)  # 9
+                return now
+            _ensure_mine(txn, now, guard)
+            with reading(txn, now):
+                content, _ = load_clustering_content(table.storage, now)
+            aborted = txn.abort(now, content)  # 9
             txn.discard_cancel(at)  # 10
-            # 11
-    remove_traces(table, at)
-    end_heartbeat(table.storage, at)
-    remove_guards(table.storage, at)
-    return Aborted(aborted)
+            return aborted  # 11
 
 
 def _ensure_abortable(txn: Transaction, plan: Instant) -> None:
@@ -78,6 +87,9 @@ def _ensure_abortable(txn: Transaction, plan: Instant) -> None:
             next_step=f"lentic timeline {root}",
         )
     if not is_cancelled(txn.table.storage, at):
+        now = load_timeline(txn.table.storage).find(plan)
+        if now is None or not now.is_pending:
+            raise ended_meanwhile(txn, plan)
         raise Refused(
             f"{plan} was not cancelled.",
             where=root,
@@ -88,9 +100,8 @@ def _ensure_abortable(txn: Transaction, plan: Instant) -> None:
 
 def _ensure_mine(txn: Transaction, plan: Instant, guard: int) -> None:
     """R1: the plan is as it was, and nobody took it over since."""
-    now = txn.timeline.find(plan)
     is_taken_over = latest_guard(txn.table.storage, plan.requested_at) != guard
-    if now is None or not now.is_pending or is_taken_over:
+    if not plan.is_pending or is_taken_over:
         raise InstantCancelled(
             f"{plan} was ended by another job, which took this one for dead.",
             where=txn.table.storage.root,

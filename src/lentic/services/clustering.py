@@ -16,6 +16,7 @@ to the slice that the new base file opens (R10), and only a base file makes the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -27,6 +28,7 @@ from lentic.errors import (
     InstantCancelled,
     OutcomeUnknown,
     PlanBusy,
+    Refused,
     StorageError,
     WriteConflict,
 )
@@ -326,7 +328,8 @@ def _end_if_cancelled(table: OpenTable, engine: Engine, plan: Instant) -> Aborte
     or if the storage does not say."""
     try:
         if is_cancelled(table.storage, plan.requested_at):
-            return execute_abort(table, engine, plan.requested_at)
+            with suppress(Refused):  # it is gone: a restore took it along
+                return execute_abort(table, engine, plan.requested_at)
         now = load_timeline(table.storage).find(plan)
     except StorageError:
         return None

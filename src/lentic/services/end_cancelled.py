@@ -30,7 +30,7 @@ def end_cancelled(table: OpenTable, engine: Engine, *, waits: bool = False) -> t
     if not table.services.cancellation.clean_cancels:
         return ()
     for plan in list_due(table, waits=waits):  # 1
-        with suppress(PlanCompleted, Refused):  # it ended while we looked
+        with suppress(Conflict, Refused):  # it ended while we looked, or others see to it
             request_cancel(table, plan.requested_at, why="it waited for longer than its policy")
     ended: list[Instant] = []
     for at in sorted(list_cancelled(table.storage)):  # 2

@@ -78,6 +78,8 @@ def _take_off(
     for one in plan.undone:
         if left := _find_left(txn.timeline, one):
             txn.remove(left)
+        if one.action is Action.CLUSTERING:
+            txn.discard_cancel(one.requested_at)
     inflight = now if now.state is State.INFLIGHT else txn.start(now)
     rollbacks = (
         RollbackMetadata(

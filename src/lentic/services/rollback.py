@@ -31,6 +31,7 @@ from lentic.format.plans import (
 )
 from lentic.format.times import RequestedAt, parse_epoch_ms
 from lentic.storage.base import Storage
+from lentic.timeline.cancel_requests import is_cancelled
 from lentic.timeline.history import load_archived, load_archived_edge
 from lentic.timeline.instant import PLANS, WRITES, Instant
 from lentic.timeline.reader import (
@@ -124,6 +125,7 @@ def sweep_markers(table: OpenTable) -> Timeline:
             named = load_commit_metadata(storage, instant).paths()
             seen[instant.requested_at] = _delete_announced(table, instant.requested_at, but=named)
     for at in marked & (undone | withdrawn):
+        finalize_empty(storage, at)  # whoever undid it may have died before it came to that
         seen[at] = _delete_announced(table, at)
     for at in marked & (ended | withdrawn):
         markers.remove_markers(storage, at, of=seen.get(at))
@@ -251,7 +253,9 @@ def _undo_execution(table: OpenTable, undo: Undo, *, removes: bool) -> None:
         is_mine = _complete(txn, undo, undo.plan.files)
         now = txn.timeline.find(plan)
         is_there = now is not None and now.is_pending
-        if is_there and ((removes and is_mine) or load_is_removable(storage, plan)):
+        is_ended = (removes and is_mine) or load_is_removable(storage, plan)
+        # What was cancelled since the rollback was planned ends as aborted: that is promised.
+        if is_there and is_ended and not is_cancelled(storage, at):
             txn.remove(plan)
     with transaction(table) as txn:
         # Only here it is certain: deleting is not fenced, and a sleeper's may have come too late.

@@ -8,8 +8,10 @@ plan ends as aborted later, by whoever executes it, by a clean or by hand (`serv
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from lentic.errors import PlanCompleted, Refused, WriteConflict
+from lentic.errors import Conflict, MissingFile, PlanCompleted, Refused, WriteConflict
 from lentic.format.names import Action, State
 from lentic.format.times import RequestedAt
 from lentic.timeline.aborted_history import load_aborted
@@ -42,7 +44,9 @@ def request_cancel(table: OpenTable, at: RequestedAt, *, why: str = BY_HAND) -> 
             )
         if plan.is_aborted:  # 4
             return
-        if not load_clustering_claim(table.storage, plan).cancellation.cancellable:
+        with reading(txn, plan):
+            claim = load_clustering_claim(table.storage, plan)
+        if not claim.cancellation.cancellable:
             raise _not_cancellable(txn, plan)
         cancel_once(txn, plan, why)  # 5
         # 6: the transaction ends here
@@ -65,7 +69,8 @@ def cancel_conflicting(txn: Transaction, write: Instant, touched: Touched) -> No
     """
     yielding: list[Instant] = []
     for plan in txn.timeline.pending(Action.CLUSTERING):
-        found = load_clustering_claim(txn.table.storage, plan)
+        with reading(txn, plan):
+            found = load_clustering_claim(txn.table.storage, plan)
         mine = touched.rewritten | touched.ended if found.stays else touched.groups
         shared = mine & found.groups
         if not shared:
@@ -78,6 +83,26 @@ def cancel_conflicting(txn: Transaction, write: Instant, touched: Touched) -> No
         txn.ensure_still_ours(write)
     for plan in yielding:
         cancel_once(txn, plan, f"{write} wrote to a file group of it")
+
+
+@contextmanager
+def reading(txn: Transaction, plan: Instant) -> Iterator[None]:
+    """A block that reads `plan`, which the transaction has seen. `Conflict` if it is gone all the
+    same: then the lock was lost, and its next holder has ended the plan."""
+    try:
+        yield
+    except MissingFile as error:
+        raise ended_meanwhile(txn, plan) from error
+
+
+def ended_meanwhile(txn: Transaction, plan: Instant) -> Conflict:
+    """What is told of a plan that ended within the transaction that had seen it."""
+    return Conflict(
+        f"{plan} was ended by somebody else while it was read.",
+        where=txn.table.storage.root,
+        safe="nothing was changed by this call",
+        next_step="repeat the call",
+    )
 
 
 def find_clustering(txn: Transaction, at: RequestedAt) -> Instant:
@@ -96,8 +121,10 @@ def find_clustering(txn: Transaction, at: RequestedAt) -> Instant:
             safe="nothing was changed by this call",
             next_step=f"lentic timeline {storage.root}",
         )
+    undoing = (*txn.rollbacks_of(plan), txn.restore_of(plan))
     raise Refused(
-        f"There is no clustering at {at}; only clustering plans can be cancelled.",
+        next((f"{plan} is gone: {by} undid it." for by in undoing if by), "")
+        or f"There is no clustering at {at}; only clustering plans can be cancelled.",
         where=storage.root,
         safe="nothing was changed",
         next_step=f"lentic plans {storage.root}",
