@@ -118,10 +118,11 @@ def plan_facts(plan: PendingPlan) -> dict[str, Any]:
     return asdict(plan) | {"action": plan.action.value, "state": plan.state.value}
 
 
-def cancelled_facts(table: Table, at: str) -> dict[str, Any]:
-    """What `lentic cancel --json` prints: what was promised, and what to do next."""
+def cancelled_facts(pending: Iterable[PendingPlan], at: str) -> dict[str, Any]:
+    """What `lentic cancel --json` prints: what was promised, and what to do next; `pending` are the
+    plans that are left."""
     told: dict[str, Any] = {"requested_at": at, "promise": "it will not be committed"}
-    for plan in table.plans():
+    for plan in pending:
         if plan.requested_at == at:
             said = plan.cancellation
             step = {"shell": plan.next_command, "python": plan.next_step}
