@@ -14,6 +14,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from lentic.cli.facts import TableFacts
+from lentic.services.clean import CleanRun
 from lentic.services.explain import Explanation
 from lentic.services.pending import PendingPlan
 from lentic.timeline.instant import Instant
@@ -98,9 +99,19 @@ def render_explanation(explanation: Explanation) -> Group:
     ]
     said = Text("\n".join(f"conflict: {line}" for line in explanation.conflicts))
     if not rows:
-        return Group(Text("There is nothing to do."))
+        return Group(Text("There is nothing to do."), *([said] if said else []))
     title = f"{explanation.service}, dry run"
     return Group(grid(title, ("what", "files", "bytes", "rows"), rows), said)
+
+
+def say_clean_run(run: CleanRun) -> list[str]:
+    """A line for each thing that was done; none if there was nothing to do."""
+    lines = [f"{plan} is aborted." for plan in run.aborted]
+    lines += [f"{instant} is rolled back." for instant in run.undone]
+    lines += [f"{instant} was begun by another, and is finished." for instant in run.finished]
+    lines += [f"{outcome.instant}: {type(outcome).__name__}" for outcome in run.cleans]
+    lines += [f"{len(run.orphans)} orphan(s) deleted."] if run.orphans else []
+    return lines
 
 
 def render_rows(shown: pa.Table) -> Grid:

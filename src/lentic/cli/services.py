@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lentic.cli.facts import outcome_facts, plan_facts
+from lentic.cli.facts import clean_run_facts, outcome_facts, plan_facts
 from lentic.cli.given import (
     At,
     DryRun,
@@ -20,7 +20,7 @@ from lentic.cli.given import (
     open_given,
     print_json,
 )
-from lentic.cli.render import display, render_explanation, render_plans
+from lentic.cli.render import display, render_explanation, render_plans, say_clean_run
 from lentic.services.explain import Explanation
 
 
@@ -98,8 +98,12 @@ def clean(
     """Roll back what failed, and delete files that no retained commit needs."""
     table = open_given(path, option)
     if dry_run:
-        return explain(table.explain("clean"), as_json)
-    _tell(table.clean(wait=True), as_json)
+        return explain(table.explain("clean", wait=True), as_json)
+    run = table.run_clean(wait=True)
+    if as_json:
+        return print_json(clean_run_facts(run))
+    for line in say_clean_run(run) or ["There is nothing to do."]:
+        typer.echo(line)
 
 
 def archive(

@@ -45,11 +45,12 @@ _FILES_PER_TASK = 100
 
 @dataclass(frozen=True, slots=True)
 class CleanRun:
-    """What a run of the cleaner did: plans aborted, writes undone, cleans completed, orphans
-    removed."""
+    """What a run of the cleaner did: plans aborted, writes undone, rollbacks and restores of others
+    finished, cleans completed, orphans removed."""
 
     aborted: tuple[Instant, ...] = ()
     undone: tuple[Instant, ...] = ()
+    finished: tuple[Instant, ...] = ()
     cleans: tuple[Outcome, ...] = ()
     orphans: tuple[str, ...] = ()
 
@@ -58,9 +59,19 @@ def run_clean(table: OpenTable, engine: Engine | None = None, *, waits: bool = F
     """End cancelled plans, undo failed writes, finish cleans that were begun, clean what may go,
     sweep orphans if that is due; with `waits` in any case, for it may take its time."""
     aborted = end_cancelled(table, engine or LocalEngine(), waits=waits)
+    begun = load_timeline(table.storage).pending(Action.ROLLBACK, Action.RESTORE)
     undone = clean_up_failed_writes(table, waits=waits)
+    finished = _list_finished(table.storage, begun) if begun else ()
     sweeps = waits and table.services.clean.sweeps_orphans
-    return replace(clean_files(table, engine, sweeps=sweeps), aborted=aborted, undone=undone)
+    cleaned = clean_files(table, engine, sweeps=sweeps)
+    return replace(cleaned, aborted=aborted, undone=undone, finished=finished)
+
+
+def _list_finished(storage: Storage, begun: Iterable[Instant]) -> tuple[Instant, ...]:
+    """Those of `begun` that have completed since."""
+    timeline = load_timeline(storage)
+    found = (timeline.find(instant) for instant in begun)
+    return tuple(now for now in found if now is not None and now.is_completed)
 
 
 def clean_files(

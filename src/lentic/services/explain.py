@@ -29,6 +29,7 @@ from lentic.services.protected import compaction_inputs
 from lentic.services.restore import publish_restore
 from lentic.services.savepoint import make_savepoint
 from lentic.services.undo_completed import roll_back_instant
+from lentic.services.upkeep import load_upkeep
 from lentic.storage.base import Storage
 from lentic.timeline.instant import WRITES, Instant
 from lentic.timeline.reader import load_clustering_plan, load_commit_metadata, load_timeline
@@ -73,22 +74,30 @@ class Explanation:
     def __str__(self) -> str:
         looked = [] if self.window is None else [f"  {self.window}"]
         if not self.steps:
-            return "\n".join([f"{self.service}: there is nothing to do", *looked])
+            nothing = f"{self.service}: there is nothing to do"
+            return "\n".join([nothing, *self._say_conflicts(), *looked])
         lines = [f"{self.service}" + (f", planned at {self.pending}" if self.pending else "")]
         for step in self.steps:
             rows = "" if step.rows is None else f", {step.rows} rows"
             lines.append(f"  {step.what}: {step.files} file(s), {step.bytes} bytes{rows}")
-        return "\n".join([*lines, *(f"  conflict: {c}" for c in self.conflicts), *looked])
+        return "\n".join([*lines, *self._say_conflicts(), *looked])
+
+    def _say_conflicts(self) -> list[str]:
+        return [f"  conflict: {conflict}" for conflict in self.conflicts]
 
 
 def explain_service(table: OpenTable, name: str, given: Mapping[str, Any]) -> Explanation:
     """What the service would do now; nothing is done.
 
     Besides those that work by plans: "archive", and "rollback", "restore", "savepoint", "cancel"
-    and "abort" with `requested_at`.
+    and "abort" with `requested_at`. "clean" takes `wait`, as it does.
     """
     if name in _OTHERS:
         return _OTHERS[name](table, **given)
+    return _explain_planned(table, name, given)
+
+
+def _explain_planned(table: OpenTable, name: str, given: Mapping[str, Any]) -> Explanation:
     service = find_service(name, given)
     looks: list[PlanWindow] = []
     drafted = draft(table, lambda dry: service.schedule(dry, on_look=looks.append, **given))
@@ -103,6 +112,26 @@ def explain_service(table: OpenTable, name: str, given: Mapping[str, Any]) -> Ex
     content = table.storage.read(path)
     found = _describe(table, name, service.action, path, content, drafted)
     return replace(found, window=decode_plan_window(content, path))
+
+
+def _explain_clean(table: OpenTable, *, wait: bool = False, **given: Any) -> Explanation:
+    """All of a run: what it ends and undoes first, what it cleans, what it sweeps."""
+    found = _explain_planned(table, "clean", given)
+    ahead = load_upkeep(table, waits=wait)
+    storage, timeline = table.storage, load_timeline(table.storage)
+    before = [Step(f"cancel {plan}, which waits for too long", 0) for plan in ahead.cancels]
+    for what, instants in (("abort", ahead.aborts), ("roll back", ahead.undoes)):
+        for instant in instants:
+            left = markers.list_announced(storage, instant.requested_at)
+            before.append(_measure(storage, timeline, f"{what} {instant}", left))
+    before += [Step(f"finish {instant}", 0) for instant in ahead.finishes]
+    swept = [_measure(storage, timeline, "delete orphans", ahead.orphans)] if ahead.orphans else []
+    busy = (f"{plan} is cancelled and left to {owner}, its executor" for plan, owner in ahead.busy)
+    return replace(
+        found,
+        steps=(*before, *found.steps, *swept),
+        conflicts=(*found.conflicts, *busy),
+    )
 
 
 def _explain_archive(table: OpenTable) -> Explanation:
@@ -180,6 +209,7 @@ def _explain_abort(table: OpenTable, requested_at: str) -> Explanation:
 
 
 _OTHERS: Mapping[str, Callable[..., Explanation]] = {
+    "clean": _explain_clean,
     "archive": _explain_archive,
     "rollback": _explain_rollback,
     "restore": _explain_restore,

@@ -85,3 +85,32 @@ def test_a_savepoint_is_kept_gone_back_to_and_let_go(table: Table) -> None:
     assert {row["id"] for row in table.read().to_pylist()} == {"a", *(f"k{n}" for n in range(6))}
     assert _json("savepoint", table.path, "--at", at, "--remove") == at
     assert table.verify() == []
+
+
+def test_a_clean_tells_all_that_it_did(tmp_path: Path) -> None:
+    table = lentic.create(str(tmp_path / "small"), "id string, v bigint", key="id", buckets=None)
+    for number in range(2):
+        table.bulk_insert(pa.table([[f"k{number}"], [number]], schema=table.schema))
+    at = str(table.schedule("clustering"))
+    table.request_cancel(at)
+    before = _files(table)
+    assert [s["what"] for s in _json("clean", table.path, "--dry-run")["steps"]] == [
+        f"abort clustering {at}"
+    ]
+    assert f"abort clustering {at}" in _run("clean", table.path, "--dry-run")
+    assert _files(table) == before
+    told = _json("clean", table.path)
+    assert [plan["requested_at"] for plan in told["aborted"]] == [at]
+    assert (told["outcome"], told["cleans"], told["orphans"]) == (None, [], [])
+    again = str(table.schedule("clustering"))
+    table.request_cancel(again)
+    assert _run("clean", table.path) == f"clustering {again} is aborted.\n"
+
+
+def test_a_clean_that_deleted_files_tells_it_as_every_service_does(table: Table) -> None:
+    for number in (7, 8):
+        table.compact()
+        table.upsert(pa.table([["a"], [number]], schema=table.schema))
+    told = _json("clean", table.path, "-o", "hoodie.clean.commits.retained=1")
+    assert (told["outcome"], told["action"], told["state"]) == ("Committed", "clean", "completed")
+    assert [clean["requested_at"] for clean in told["cleans"]] == [told["requested_at"]]
