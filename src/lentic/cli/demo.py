@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -11,11 +10,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import typer
 from rich.console import Console
 
 import lentic
 from lentic.cli.facts import instant_facts
+from lentic.cli.given import print_json
 from lentic.cli.render import grid, render_timeline, size
 from lentic.progress import Stage, bars, watching
 from lentic.world import real_world
@@ -86,7 +85,7 @@ def run_demo(path: str, *, as_json: bool) -> None:
     rows = _step("read", lambda: table.read().orderBy("order_id").toArrow())
     _print(screen, table, commits, rows)
     if as_json:
-        typer.echo(json.dumps(_summary(table, commits, rows), indent=2))
+        print_json(_summary(table, commits, rows))
     spark.stop()
 
 

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from lentic.api import open as open_table
+from lentic.cli.render import json_value
 from lentic.config.options import STORAGE_PREFIX
 from lentic.errors import ConfigError, LenticError
 from lentic.services.next_steps import NextStep
@@ -95,7 +96,8 @@ def _is_secret(option: str) -> bool:
 
 
 def answering(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, whose errors suggest commands with the options that were given."""
+    """The command, whose errors suggest commands with the options that were given, and are JSON as
+    well where that was asked for: one object on one line."""
 
     @wraps(command)
     def answer(**arguments: Any) -> None:
@@ -103,10 +105,13 @@ def answering(command: Callable[..., None]) -> Callable[..., None]:
             command(**arguments)
         except LenticError as error:
             error.next_step = carry(error.next_step, arguments.get("option"))
+            if arguments.get("as_json"):
+                typer.echo(json.dumps({"error": error.to_fields()}))
             raise
 
     return answer
 
 
 def print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=2))
+    """Print a value as JSON that every program reads."""
+    typer.echo(json.dumps(json_value(value), indent=2, allow_nan=False))

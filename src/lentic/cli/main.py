@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Annotated
 
@@ -16,7 +15,6 @@ from lentic.cli.operators import add_operator_commands
 from lentic.cli.render import (
     display,
     format_csv,
-    json_value,
     render_rows,
     render_table_facts,
     render_timeline,
@@ -81,7 +79,7 @@ def read(
     )
     shown = take(stream, limit)
     if as_json:
-        typer.echo(json.dumps(shown.to_pylist(), indent=2, default=json_value))
+        print_json(shown.to_pylist())
     elif as_csv:
         typer.echo(format_csv(shown), nl=False)
     else:
@@ -103,6 +101,7 @@ def verify(path: Path, option: Options = None, as_json: Json = False) -> None:
 
 
 @app.command()
+@answering
 def demo(
     path: Annotated[
         str,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -128,15 +129,29 @@ def format_csv(rows: pa.Table) -> str:
     return text.getvalue()
 
 
-def json_value(value: object) -> object:
-    """What JSON has no form for: bytes as hex, everything else as its text."""
-    return value.hex() if isinstance(value, bytes) else str(value)
+def json_value(value: Any) -> Any:
+    """A value as JSON has it: bytes as hex, numbers that are none as null, and all that JSON has no
+    form for as its text."""
+    match value:
+        case dict():
+            return {str(name): json_value(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [json_value(inner) for inner in value]
+        case float():
+            return value if math.isfinite(value) else None
+        case None | str() | int():
+            return value
+        case bytes():
+            return value.hex()
+        case _:
+            return str(value)
 
 
 def _plain(value: object) -> object:
+    """A value for a cell; nested ones as JSON."""
     if isinstance(value, (list, dict)):
-        return json.dumps(value, default=json_value)
-    return value if value is None or isinstance(value, (int, float)) else json_value(value)
+        return json.dumps(json_value(value), allow_nan=False)
+    return value if isinstance(value, float) else json_value(value)
 
 
 def render_table_facts(facts: TableFacts) -> Group:

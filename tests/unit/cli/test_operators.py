@@ -103,6 +103,26 @@ def test_doctor_is_content_with_a_sound_table_and_not_with_a_damaged_one(table: 
     assert "needs care" in shown and f"lentic verify '{table.path}'" in " ".join(shown.split())
 
 
+def test_an_error_is_json_where_json_was_asked_for(
+    clustered: tuple[Table, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    table, at = clustered
+    monkeypatch.setattr(sys, "argv", ["lentic", "abort", table.path, at, "--json"])
+    with pytest.raises(SystemExit) as raised:
+        main()
+    out, err = capsys.readouterr()
+    assert raised.value.code == 1 and "was not cancelled" in err
+    assert json.loads(out)["error"] == {
+        "kind": "Refused",
+        "what": f"clustering {at} was not cancelled.",
+        "where": table.path,
+        "safe": "nothing was changed",
+        "next_step": f"lentic cancel {table.path} {at}",
+    }
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
