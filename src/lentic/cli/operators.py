@@ -121,10 +121,10 @@ def abort(
 ) -> None:
     """End a cancelled plan and delete what it wrote; with --why it is cancelled first."""
     table = open_given(path, option)
-    if why and not dry_run:
-        table.request_cancel(at, why=why)
     if dry_run:
-        return explain(table.explain("abort", requested_at=at), as_json)
+        return explain(table.explain("abort", requested_at=at, why=why), as_json)
+    if why:
+        table.request_cancel(at, why=why)
     outcome = table.execute_abort(at)
     if as_json:
         print_json(outcome_facts(outcome))

@@ -21,7 +21,9 @@ from lentic.cli.given import (
     print_json,
 )
 from lentic.cli.render import display, render_explanation, render_plans, say_clean_run
+from lentic.errors import ConfigError
 from lentic.services.explain import Explanation
+from lentic.services.next_steps import show_timeline
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -140,6 +142,14 @@ def savepoint(
 ) -> None:
     """Keep the table as of one commit from being cleaned or archived."""
     table = open_given(path, option)
+    if remove and not at:
+        raise ConfigError(
+            "To remove a savepoint it has to be told of which commit it is.",
+            safe="nothing was changed",
+            next_step=f"add --at with its requested time: {show_timeline(table.path)}",
+        )
+    if dry_run and remove:
+        return explain(table.explain("remove_savepoint", requested_at=at), as_json)
     if dry_run:
         return explain(table.explain("savepoint", requested_at=at or None), as_json)
     if remove:

@@ -25,12 +25,14 @@ from lentic.format.times import RequestedAt
 from lentic.services.abort import execute_abort
 from lentic.services.archive import list_due
 from lentic.services.catalog import find_service
+from lentic.services.plans import load_standing
 from lentic.services.protected import compaction_inputs
 from lentic.services.restore import publish_restore
-from lentic.services.savepoint import make_savepoint
+from lentic.services.savepoint import load_savepoints, make_savepoint, remove_savepoint
 from lentic.services.undo_completed import roll_back_instant
 from lentic.services.upkeep import load_upkeep
 from lentic.storage.base import Storage
+from lentic.timeline.cancel_requests import is_cancelled
 from lentic.timeline.instant import WRITES, Instant
 from lentic.timeline.reader import load_clustering_plan, load_commit_metadata, load_timeline
 from lentic.timeline.timeline import Timeline
@@ -89,8 +91,9 @@ class Explanation:
 def explain_service(table: OpenTable, name: str, given: Mapping[str, Any]) -> Explanation:
     """What the service would do now; nothing is done.
 
-    Besides those that work by plans: "archive", and "rollback", "restore", "savepoint", "cancel"
-    and "abort" with `requested_at`. "clean" takes `wait`, as it does.
+    Besides those that work by plans: "archive", and "rollback", "restore", "savepoint",
+    "remove_savepoint", "cancel" and "abort" with `requested_at`. "clean" takes `wait` as it does,
+    and "abort" the reason `why` for which the plan is cancelled first.
     """
     if name in _OTHERS:
         return _OTHERS[name](table, **given)
@@ -195,8 +198,11 @@ def _explain_cancel(table: OpenTable, requested_at: str) -> Explanation:
     )
 
 
-def _explain_abort(table: OpenTable, requested_at: str) -> Explanation:
+def _explain_abort(table: OpenTable, requested_at: str, why: str = "") -> Explanation:
+    """With a reason the plan is cancelled first, unless it is."""
     at = RequestedAt(requested_at)
+    if why and not is_cancelled(table.storage, at):
+        return _explain_cancel_and_abort(table, at)
 
     def end(dry: OpenTable) -> RequestedAt:
         return execute_abort(dry, LocalEngine(), at).instant.requested_at
@@ -208,12 +214,37 @@ def _explain_abort(table: OpenTable, requested_at: str) -> Explanation:
     return Explanation("abort", (_measure(storage, timeline, "delete", left),))
 
 
+def _explain_cancel_and_abort(table: OpenTable, at: RequestedAt) -> Explanation:
+    cancelled = _explain_cancel(table, at)
+    if not cancelled.steps:  # it has ended, or somebody was faster
+        return Explanation("abort")
+    storage, timeline = table.storage, load_timeline(table.storage)
+    left = _measure(storage, timeline, "delete", markers.list_announced(storage, at))
+    now = load_standing(table, timeline, Instant(at, Action.CLUSTERING, State.REQUESTED))
+    busy = (f"{now.owner} executes it, and ends it once it is cancelled",) if now.is_alive else ()
+    return Explanation("abort", (*cancelled.steps, left), busy)
+
+
+def _explain_remove_savepoint(table: OpenTable, requested_at: str) -> Explanation:
+    at = RequestedAt(requested_at)
+
+    def remove(dry: OpenTable) -> None:
+        remove_savepoint(dry, at)  # in which nothing is deleted
+
+    draft(table, remove)
+    storage, timeline = table.storage, load_timeline(table.storage)
+    found = [saved for saved in load_savepoints(storage, timeline) if saved.requested_at == at]
+    files = [path for saved in found for path in saved.files]
+    return Explanation("remove_savepoint", (_measure(storage, timeline, "let go of", files),))
+
+
 _OTHERS: Mapping[str, Callable[..., Explanation]] = {
     "clean": _explain_clean,
     "archive": _explain_archive,
     "rollback": _explain_rollback,
     "restore": _explain_restore,
     "savepoint": _explain_savepoint,
+    "remove_savepoint": _explain_remove_savepoint,
     "cancel": _explain_cancel,
     "abort": _explain_abort,
 }

@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 
 import lentic
 from lentic.cli.main import app, main
+from lentic.format import layout
+from lentic.format.times import RequestedAt
 from lentic.table import Table
 from tests.rfc.claims import says
 
@@ -188,8 +190,23 @@ def test_cancel_says_what_is_promised_and_abort_ends_it(clustered: tuple[Table, 
 @says("cancel.utility")
 def test_abort_with_a_reason_cancels_first(clustered: tuple[Table, str]) -> None:
     table, at = clustered
+    said = _json("abort", table.path, at, "--why", "now", "--dry-run")
+    assert [step["what"] for step in said["steps"]] == ["give up rewriting", "delete"]
+    assert not table.plans()[0].cancellation.is_requested, "a dry run does nothing"
     assert "is aborted" in _run("abort", table.path, at, "--why", "now")
     assert table.plans() == []
+    assert "nothing to do" in _run("abort", table.path, at, "--why", "now", "--dry-run")
+
+
+def test_a_dry_run_of_cancelling_and_aborting_tells_who_executes_the_plan(
+    clustered: tuple[Table, str],
+) -> None:
+    table, at = clustered
+    beat = Path(table.path, layout.heartbeat(RequestedAt(at)))
+    beat.parent.mkdir(parents=True, exist_ok=True)
+    beat.write_text('{"host": "far", "pid": 7, "seq": 1}')
+    (conflict,) = _json("abort", table.path, at, "--why", "now", "--dry-run")["conflicts"]
+    assert "far:7 executes it" in conflict
 
 
 def test_plans_show_the_policy_and_what_was_cancelled_before(clustered: tuple[Table, str]) -> None:

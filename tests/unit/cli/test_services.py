@@ -83,8 +83,25 @@ def test_a_savepoint_is_kept_gone_back_to_and_let_go(table: Table) -> None:
     assert _json("restore", table.path, at, "--dry-run")["steps"][0]["files"] == 1
     assert _json("restore", table.path, at)["action"] == "restore"
     assert {row["id"] for row in table.read().to_pylist()} == {"a", *(f"k{n}" for n in range(6))}
+    before = _files(table)
+    said = _json("savepoint", table.path, "--at", at, "--remove", "--dry-run")
+    assert (said["service"], said["steps"][0]["what"]) == ("remove_savepoint", "let go of")
+    assert said["steps"][0]["files"] == 6 and _files(table) == before
     assert _json("savepoint", table.path, "--at", at, "--remove") == at
     assert table.verify() == []
+    missing = CliRunner().invoke(
+        app, ["savepoint", table.path, "--at", at, "--remove", "--dry-run"]
+    )
+    assert "no savepoint" in str(missing.exception)
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_which_savepoint_to_remove_has_to_be_said(table: Table, more: tuple[str, ...]) -> None:
+    table.savepoint()
+    refused = CliRunner().invoke(app, ["savepoint", table.path, "--remove", *more])
+    assert isinstance(refused.exception, lentic.ConfigError)
+    assert "of which commit" in str(refused.exception) and "--at" in refused.exception.next_step
+    assert any(instant.action == "savepoint" for instant in table.timeline())
 
 
 def test_a_clean_tells_all_that_it_did(tmp_path: Path) -> None:
