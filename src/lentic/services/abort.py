@@ -13,11 +13,13 @@ from lentic.coordination.guards import latest_guard, remove_guards
 from lentic.coordination.heartbeat import end_heartbeat
 from lentic.engine import Engine
 from lentic.errors import InstantCancelled, PlanCompleted, Refused
+from lentic.format.clustering_plan import note_canceller
 from lentic.format.times import RequestedAt
 from lentic.services.outcome import Aborted
 from lentic.services.rollback import remove_traces
 from lentic.services.signs_of_life import await_news, ensure_not_executed
-from lentic.timeline.cancel_requests import is_cancelled
+from lentic.storage.base import Storage
+from lentic.timeline.cancel_requests import is_cancelled, load_cancel_request
 from lentic.timeline.instant import Instant
 from lentic.timeline.reader import load_clustering_content
 from lentic.txn.cancellation import find_clustering
@@ -58,14 +60,20 @@ def execute_abort(
                 txn.discard_cancel(at)
                 return Aborted(now)
             _ensure_mine(txn, plan, guard)
-            content, _ = load_clustering_content(table.storage, plan)
-            aborted = txn.abort(plan, content)  # 9
+            aborted = txn.abort(plan, _load_content(table.storage, plan))  # 9
             txn.discard_cancel(at)  # 10
             # 11
     remove_traces(table, at)
     end_heartbeat(table.storage, at)
     remove_guards(table.storage, at)
     return Aborted(aborted)
+
+
+def _load_content(storage: Storage, plan: Instant) -> bytes:
+    """The plan, with who cancelled it and why, which nobody could tell once the request is gone."""
+    content, path = load_clustering_content(storage, plan)
+    request = load_cancel_request(storage, plan.requested_at)
+    return note_canceller(content, path, request.by, request.why) if request else content
 
 
 def _ensure_abortable(txn: Transaction, plan: Instant) -> None:

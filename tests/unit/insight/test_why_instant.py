@@ -237,9 +237,11 @@ def test_a_cancelled_plan_says_that_it_will_not_be_committed_and_what_waits_for_
 
 def test_an_aborted_plan_was_never_committed_also_when_it_has_left_the_timeline() -> None:
     case, at = _clustering()
-    case.table.request_cancel(at)
+    case.table.request_cancel(at, why="the night is over")
     case.table.execute_abort(at)
     answer = case.why(at)
+    assert says(answer, "aborted").startswith("host:1 cancelled it: the night is over.")
+    assert answer.fact("cancelled by") == "host:1"
     assert (answer.fact("state"), answer.fact("timeline")) == ("aborted", "")
     assert "never committed" in says(answer, "aborted") and typed(answer) == ["t.cluster()"]
     case.table.cluster()
