@@ -16,6 +16,7 @@ import lentic
 from lentic.cli.facts import instant_facts
 from lentic.cli.given import print_json
 from lentic.cli.render import grid, render_timeline, size
+from lentic.errors import shell_command
 from lentic.progress import Stage, bars, watching
 from lentic.world import real_world
 
@@ -105,7 +106,9 @@ def _print(screen: Console, table: Any, commits: list[Any], rows: pa.Table) -> N
     head = rows.slice(0, 8).to_pylist()
     values = [[str(row[name]) for name in rows.column_names] for row in head]
     screen.print(grid(f"{rows.num_rows} rows, the first eight", rows.column_names, values))
-    screen.print(f"Look at the table: lentic show {table.path}", soft_wrap=True, markup=False)
+    screen.print(
+        f"Look at the table: {shell_command('show', table.path)}", soft_wrap=True, markup=False
+    )
 
 
 def _summary(table: Any, commits: list[Any], rows: pa.Table) -> dict[str, Any]:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from lentic.config.sharing import FailedWrites
 from lentic.coordination.heartbeat import heartbeat_owner, load_heartbeat
-from lentic.errors import ConfigError, Corrupt, InvalidPath, MissingFile
+from lentic.errors import (
+    ConfigError,
+    Corrupt,
+    InvalidPath,
+    MissingFile,
+    shell_command,
+)
 from lentic.format import layout
 from lentic.format.cancellable import Cancellation
 from lentic.format.commit_metadata import CommitMetadata
@@ -85,7 +91,7 @@ def load_instant_facts(table: OpenTable, what: str) -> InstantFacts:
         raise ConfigError(
             f"{what!r} is no instant's time: that has digits only.",
             safe="nothing was read",
-            next_step=f"lentic timeline {table.storage.root}",
+            next_step=shell_command("timeline", table.storage.root),
         )
     at, storage, timeline = RequestedAt(what), table.storage, load_timeline(table.storage)
     found = _find(timeline, at)
@@ -98,8 +104,8 @@ def load_instant_facts(table: OpenTable, what: str) -> InstantFacts:
             f"There is no instant {at}, and no rollback tells of one.",
             where=storage.root,
             safe="nothing was changed",
-            next_step=f"lentic timeline {storage.root} --all; or, if it is a key: "
-            f"lentic why {storage.root} {what} --kind key",
+            next_step=f"{shell_command('timeline', storage.root, '--all')}; or, if it is a key: "
+            f"{shell_command('why', storage.root, what, '--kind', 'key')}",
         )
     beat = heartbeat_age_s(table, at) if found and found.is_pending else None
     is_plan = found is not None and found.is_pending and is_planned(found)

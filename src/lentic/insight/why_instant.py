@@ -274,7 +274,7 @@ def _list_next_steps(facts: InstantFacts) -> Iterator[NextStep]:
     if any(undo.is_pending for undo in facts.undoing):
         yield next_steps.clean(root)
     if found is None or facts.is_archived:
-        yield next_steps.show_timeline(root)
+        yield next_steps.show_history(root)
     elif facts.plan is not None:
         yield NextStep(facts.plan.next_command, facts.plan.next_step)
         if facts.plan.cancellation.cancellable and not facts.plan.cancellation.is_requested:

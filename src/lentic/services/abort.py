@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from lentic.coordination.guards import latest_guard, remove_guards
 from lentic.coordination.heartbeat import end_heartbeat
 from lentic.engine import Engine
-from lentic.errors import InstantCancelled, PlanCompleted, Refused
+from lentic.errors import InstantCancelled, PlanCompleted, Refused, shell_command
 from lentic.format.clustering_plan import note_canceller
 from lentic.format.times import RequestedAt
 from lentic.services.outcome import Aborted
@@ -83,14 +83,14 @@ def _ensure_abortable(txn: Transaction, plan: Instant) -> None:
             f"{plan} has completed, so that it cannot be aborted.",
             where=root,
             safe="nothing was changed by this call; its rows are as they were",
-            next_step=f"lentic timeline {root}",
+            next_step=shell_command("timeline", root),
         )
     if not is_cancelled(txn.table.storage, at):
         raise Refused(
             f"{plan} was not cancelled.",
             where=root,
             safe="nothing was changed",
-            next_step=f"lentic cancel {root} {at}",
+            next_step=shell_command("cancel", root, at),
         )
 
 
@@ -103,5 +103,5 @@ def _ensure_mine(txn: Transaction, plan: Instant, guard: int) -> None:
             f"{plan} was ended by another job, which took this one for dead.",
             where=txn.table.storage.root,
             safe="nothing was completed by this call",
-            next_step=f"lentic timeline {txn.table.storage.root}",
+            next_step=shell_command("timeline", txn.table.storage.root),
         )

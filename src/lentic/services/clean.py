@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from lentic.engine import Attempt, Engine, LocalEngine
-from lentic.errors import ConfigError, MissingFile
+from lentic.errors import ConfigError, MissingFile, shell_command
 from lentic.format import layout
 from lentic.format.clean import CleanMetadata, CleanPlan, encode_clean_metadata, encode_clean_plan
 from lentic.format.names import Action, State
@@ -182,7 +182,7 @@ def _find(txn: Transaction, clean: Instant) -> Instant:
             f"There is no clean plan at {clean.requested_at}.",
             where=txn.table.storage.root,
             safe="nothing was deleted",
-            next_step=f"lentic timeline {txn.table.storage.root}",
+            next_step=shell_command("timeline", txn.table.storage.root, "--all"),
         )
     return now
 

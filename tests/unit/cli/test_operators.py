@@ -91,7 +91,7 @@ def test_errors_keep_their_commands_whole(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     lines = _fails(monkeypatch, capsys, "cancel", table.path, "2020").splitlines()
-    assert lines[-1] == f"  next: lentic plans {table.path}"
+    assert lines[-1] == f"  next: lentic plans '{table.path}'"
 
 
 def test_doctor_is_content_with_a_sound_table_and_not_with_a_damaged_one(table: Table) -> None:

@@ -252,6 +252,8 @@ def test_an_aborted_plan_was_never_committed_also_when_it_has_left_the_timeline(
     gone = case.why(at)
     assert (gone.fact("state"), gone.fact("timeline")) == ("aborted", "archived")
     assert gone.has("aborted") and not gone.has("archived")
+    assert typed(gone) == ["t.history()"], "the active timeline does not show it"
+    assert gone.next_steps[0].shell.endswith(" --all")
 
 
 def test_a_plan_whose_file_groups_are_starved_says_so() -> None:
