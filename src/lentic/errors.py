@@ -26,7 +26,13 @@ borders (Spark workers), so each survives pickling and `to_fields`/`from_fields`
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
+
+
+def shell_command(*words: str) -> str:
+    """The command `lentic` with these words, quoted so that it can be typed as it stands."""
+    return shlex.join(("lentic", *words))
 
 
 class LenticError(Exception):

@@ -23,7 +23,7 @@ from lentic.query.source import load_source
 from lentic.services import catalog
 from lentic.services.abort import execute_abort
 from lentic.services.archive import archive_timeline
-from lentic.services.clean import run_clean
+from lentic.services.clean import CleanRun, run_clean
 from lentic.services.explain import Explanation, explain_service
 from lentic.services.outcome import Aborted, Outcome
 from lentic.services.pending import PendingPlan
@@ -282,8 +282,13 @@ class Table:
         Whether a writer is dead shows only while its signs of life are watched: with `wait` the
         call lasts until that is known of all that are pending, and orphans are swept in any case.
         """
-        done = run_clean(self._opened, self._engine, waits=wait).cleans
+        done = self.run_clean(wait=wait).cleans
         return done[-1] if done else None
+
+    def run_clean(self, *, wait: bool = False) -> CleanRun:
+        """The same as `clean`, and all that was done: what was aborted, undone, finished, cleaned
+        and swept."""
+        return run_clean(self._opened, self._engine, waits=wait)
 
     def archive(self) -> list[Instant]:
         """Move the oldest instants from the active timeline to the history, if there are more

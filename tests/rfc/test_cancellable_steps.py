@@ -5,6 +5,7 @@ of requests and the state aborted mean.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -224,7 +225,9 @@ def test_steps_1_to_11_in_their_order_and_under_the_lock_where_the_design_says_s
     assert [*order, place[entry]] == sorted([*order, place[entry]])
     now = scene.now()
     assert now is not None
-    assert load_clustering_plan(scene.memory, now) == plan, "the plan is kept"
+    told = replace(plan.cancellation, by="sim-canceller:1", why="for the test")
+    kept = replace(plan, cancellation=told)
+    assert load_clustering_plan(scene.memory, now) == kept, "the plan, and who cancelled it"
     ensure_aborted(scene)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import shlex
 
 import pytest
 
@@ -17,6 +18,7 @@ from lentic.errors import (
     StorageError,
     Unavailable,
     from_fields,
+    shell_command,
 )
 
 
@@ -82,3 +84,9 @@ def test_errors_are_named_for_what_the_caller_does_next() -> None:
         roots = [root for root in LenticError.__subclasses__() if issubclass(kind, root)]
         assert len(roots) == 1, kind
     assert not issubclass(Corrupt, (Refused, Conflict, Unavailable))
+
+
+def test_a_command_can_be_typed_as_it_stands() -> None:
+    assert shell_command("plans", "s3://lake/t") == "lentic plans s3://lake/t"
+    typed = shell_command("rollback", "my lake/o'clock $x", "1")
+    assert shlex.split(typed) == ["lentic", "rollback", "my lake/o'clock $x", "1"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -11,12 +10,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import typer
 from rich.console import Console
 
 import lentic
 from lentic.cli.facts import instant_facts
+from lentic.cli.given import print_json
 from lentic.cli.render import grid, render_timeline, size
+from lentic.errors import shell_command
 from lentic.progress import Stage, bars, watching
 from lentic.world import real_world
 
@@ -86,7 +86,7 @@ def run_demo(path: str, *, as_json: bool) -> None:
     rows = _step("read", lambda: table.read().orderBy("order_id").toArrow())
     _print(screen, table, commits, rows)
     if as_json:
-        typer.echo(json.dumps(_summary(table, commits, rows), indent=2))
+        print_json(_summary(table, commits, rows))
     spark.stop()
 
 
@@ -106,7 +106,9 @@ def _print(screen: Console, table: Any, commits: list[Any], rows: pa.Table) -> N
     head = rows.slice(0, 8).to_pylist()
     values = [[str(row[name]) for name in rows.column_names] for row in head]
     screen.print(grid(f"{rows.num_rows} rows, the first eight", rows.column_names, values))
-    screen.print(f"Look at the table: lentic show {table.path}", soft_wrap=True, markup=False)
+    screen.print(
+        f"Look at the table: {shell_command('show', table.path)}", soft_wrap=True, markup=False
+    )
 
 
 def _summary(table: Any, commits: list[Any], rows: pa.Table) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lentic.services.clean import CleanRun
 from lentic.services.outcome import Outcome
 from lentic.services.pending import PendingPlan
 from lentic.table import Table
@@ -118,10 +119,11 @@ def plan_facts(plan: PendingPlan) -> dict[str, Any]:
     return asdict(plan) | {"action": plan.action.value, "state": plan.state.value}
 
 
-def cancelled_facts(table: Table, at: str) -> dict[str, Any]:
-    """What `lentic cancel --json` prints: what was promised, and what to do next."""
+def cancelled_facts(pending: Iterable[PendingPlan], at: str) -> dict[str, Any]:
+    """What `lentic cancel --json` prints: what was promised, and what to do next; `pending` are the
+    plans that are left."""
     told: dict[str, Any] = {"requested_at": at, "promise": "it will not be committed"}
-    for plan in table.plans():
+    for plan in pending:
         if plan.requested_at == at:
             said = plan.cancellation
             step = {"shell": plan.next_command, "python": plan.next_step}
@@ -134,3 +136,17 @@ def outcome_facts(outcome: Outcome | None) -> dict[str, str | None] | None:
     if outcome is None:
         return None
     return {"outcome": type(outcome).__name__} | instant_facts(outcome.instant)
+
+
+def clean_run_facts(run: CleanRun) -> dict[str, Any] | None:
+    """What `lentic clean --json` prints: its last clean, as for every service, and all it did."""
+    if run == CleanRun():
+        return None
+    last = outcome_facts(run.cleans[-1]) if run.cleans else None
+    return (last or {"outcome": None}) | {
+        "aborted": [instant_facts(plan) for plan in run.aborted],
+        "undone": [instant_facts(instant) for instant in run.undone],
+        "finished": [instant_facts(instant) for instant in run.finished],
+        "cleans": [outcome_facts(outcome) for outcome in run.cleans],
+        "orphans": list(run.orphans),
+    }

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from lentic.api import open as open_table
 from lentic.cli.demo import run_demo
 from lentic.cli.facts import instant_facts, table_facts, take
+from lentic.cli.given import Json, Options, Path, answering, open_given, print_json
 from lentic.cli.operators import add_operator_commands
 from lentic.cli.render import (
     display,
     format_csv,
-    json_value,
     render_rows,
     render_table_facts,
     render_timeline,
@@ -32,54 +30,56 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Path = Annotated[str, typer.Argument(help="Path or URL of the table.", show_default=False)]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text tables.")]
-
 
 @app.command()
-def show(path: Path, as_json: Json = False) -> None:
+@answering
+def show(path: Path, option: Options = None, as_json: Json = False) -> None:
     """Facts about a table: type, key, columns, partitions and their files."""
-    facts = table_facts(open_table(path))
+    facts = table_facts(open_given(path, option))
     if as_json:
-        typer.echo(json.dumps(facts.to_json(), indent=2))
+        print_json(facts.to_json())
     else:
         display(render_table_facts(facts))
 
 
 @app.command()
+@answering
 def timeline(
     path: Path,
     everything: Annotated[bool, typer.Option("--all", help="The archived part too.")] = False,
+    option: Options = None,
     as_json: Json = False,
 ) -> None:
     """Every instant of the active timeline, oldest first."""
-    table = open_table(path)
+    table = open_given(path, option)
     instants = [*(table.history() if everything else []), *table.timeline()]
     if as_json:
-        typer.echo(json.dumps([instant_facts(instant) for instant in instants], indent=2))
+        print_json([instant_facts(instant) for instant in instants])
     else:
         display(render_timeline(instants))
 
 
 @app.command()
+@answering
 def read(
     path: Path,
     as_of: Annotated[str, typer.Option(help="An instant, an ISO date-time or a date.")] = "",
     where: Annotated[str, typer.Option(help='A condition, such as "amount > 10".')] = "",
     columns: Annotated[str, typer.Option(help="Comma-separated columns; all by default.")] = "",
     limit: Annotated[int, typer.Option(min=0, help="How many rows; 0 is all of them.")] = 20,
+    option: Options = None,
     as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
 ) -> None:
     """The rows of a table, now or as of a moment."""
-    stream = open_table(path).stream(
+    stream = open_given(path, option).stream(
         as_of=as_of or None,
         columns=[name.strip() for name in columns.split(",")] if columns else None,
         filter=where or None,
     )
     shown = take(stream, limit)
     if as_json:
-        typer.echo(json.dumps(shown.to_pylist(), indent=2, default=json_value))
+        print_json(shown.to_pylist())
     elif as_csv:
         typer.echo(format_csv(shown), nl=False)
     else:
@@ -87,11 +87,12 @@ def read(
 
 
 @app.command()
-def verify(path: Path, as_json: Json = False) -> None:
+@answering
+def verify(path: Path, option: Options = None, as_json: Json = False) -> None:
     """Check every invariant of a table; exit code 1 if one does not hold."""
-    findings = open_table(path).verify()
+    findings = open_given(path, option).verify()
     if as_json:
-        typer.echo(json.dumps(findings, indent=2))
+        print_json(findings)
     else:
         for line in findings or [f"{path} is sound."]:
             typer.echo(line)
@@ -100,6 +101,7 @@ def verify(path: Path, as_json: Json = False) -> None:
 
 
 @app.command()
+@answering
 def demo(
     path: Annotated[
         str,
@@ -112,7 +114,7 @@ def demo(
 
 
 add_commands(app)
-app.command()(serve)
+app.command()(answering(serve))
 add_operator_commands(app)
 
 

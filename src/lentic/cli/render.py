@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from lentic.cli.facts import TableFacts
+from lentic.services.clean import CleanRun
 from lentic.services.explain import Explanation
 from lentic.services.pending import PendingPlan
 from lentic.timeline.instant import Instant
@@ -98,9 +100,19 @@ def render_explanation(explanation: Explanation) -> Group:
     ]
     said = Text("\n".join(f"conflict: {line}" for line in explanation.conflicts))
     if not rows:
-        return Group(Text("There is nothing to do."))
+        return Group(Text("There is nothing to do."), *([said] if said else []))
     title = f"{explanation.service}, dry run"
     return Group(grid(title, ("what", "files", "bytes", "rows"), rows), said)
+
+
+def say_clean_run(run: CleanRun) -> list[str]:
+    """A line for each thing that was done; none if there was nothing to do."""
+    lines = [f"{plan} is aborted." for plan in run.aborted]
+    lines += [f"{instant} is rolled back." for instant in run.undone]
+    lines += [f"{instant} was begun by another, and is finished." for instant in run.finished]
+    lines += [f"{outcome.instant}: {type(outcome).__name__}" for outcome in run.cleans]
+    lines += [f"{len(run.orphans)} orphan(s) deleted."] if run.orphans else []
+    return lines
 
 
 def render_rows(shown: pa.Table) -> Grid:
@@ -117,15 +129,29 @@ def format_csv(rows: pa.Table) -> str:
     return text.getvalue()
 
 
-def json_value(value: object) -> object:
-    """What JSON has no form for: bytes as hex, everything else as its text."""
-    return value.hex() if isinstance(value, bytes) else str(value)
+def json_value(value: Any) -> Any:
+    """A value as JSON has it: bytes as hex, numbers that are none as null, and all that JSON has no
+    form for as its text."""
+    match value:
+        case dict():
+            return {str(name): json_value(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [json_value(inner) for inner in value]
+        case float():
+            return value if math.isfinite(value) else None
+        case None | str() | int():
+            return value
+        case bytes():
+            return value.hex()
+        case _:
+            return str(value)
 
 
 def _plain(value: object) -> object:
+    """A value for a cell; nested ones as JSON."""
     if isinstance(value, (list, dict)):
-        return json.dumps(value, default=json_value)
-    return value if value is None or isinstance(value, (int, float)) else json_value(value)
+        return json.dumps(json_value(value), allow_nan=False)
+    return value if isinstance(value, float) else json_value(value)
 
 
 def render_table_facts(facts: TableFacts) -> Group:

@@ -13,6 +13,7 @@ import typer
 
 import lentic
 from lentic.api import open_parts
+from lentic.cli.given import parse_options
 from lentic.config.groups import PROGRESS, REGISTRY, ShowProgress, storage_options
 from lentic.config.options import Settings, resolve
 from lentic.config.services import ServiceOptions
@@ -218,21 +219,6 @@ def _answers(metrics: Metrics, stop: SignalStop) -> dict[str, Answer]:
         "/metrics": lambda: (200, metrics.text()),
         "/healthz": lambda: (503, "stopping\n") if stop.is_asked else (200, "ok\n"),
     }
-
-
-def parse_options(given: Sequence[str]) -> dict[str, str]:
-    """`key=value` texts as a mapping."""
-    options: dict[str, str] = {}
-    for text in given:
-        key, equals, value = text.partition("=")
-        if not (key and equals):
-            raise ConfigError(
-                f"An option is key=value, not {text!r}.",
-                safe="nothing was done",
-                next_step="--option hoodie.clean.commits.retained=20",
-            )
-        options[key.strip()] = value.strip()
-    return options
 
 
 def parse_size(text: str) -> int:

@@ -14,8 +14,17 @@ CANCELLABLE_KEY = "lentic.plan.cancellable"
 HOURS_KEY = "lentic.plan.cancel_after_hours"
 INSTANTS_KEY = "lentic.plan.cancel_after_instants"
 CANCELLED_KEY = "lentic.plan.cancelled"
+CANCELLED_BY_KEY = "lentic.plan.cancelled_by"
+CANCELLED_WHY_KEY = "lentic.plan.cancelled_why"
 HOUR_S = 3_600
-KEYS = (CANCELLABLE_KEY, HOURS_KEY, INSTANTS_KEY, CANCELLED_KEY)
+KEYS = (
+    CANCELLABLE_KEY,
+    HOURS_KEY,
+    INSTANTS_KEY,
+    CANCELLED_KEY,
+    CANCELLED_BY_KEY,
+    CANCELLED_WHY_KEY,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +36,9 @@ class Cancellation:
     after_instants: int | None = None
     cancelled: Mapping[str, int] = field(default_factory=dict)
     """By `partition/file_id`: how many plans for the file group were cancelled in a row."""
+    by: str = ""
+    """Who cancelled the plan, once it is aborted; "" if that was not kept."""
+    why: str = ""
 
     def is_met(self, *, writes: int, age_s: float) -> bool:
         """Whether a clean may cancel the plan once `writes` completed since and it is so old."""
@@ -47,7 +59,12 @@ def encode_cancellation(found: Cancellation) -> dict[str, str]:
         extra[INSTANTS_KEY] = str(found.after_instants)
     if found.cancelled:
         extra[CANCELLED_KEY] = json.dumps(dict(sorted(found.cancelled.items())))
-    return extra
+    return extra | encode_canceller(found.by, found.why)
+
+
+def encode_canceller(by: str, why: str) -> dict[str, str]:
+    """The entries of a plan that is aborted, for whoever asks later."""
+    return {CANCELLED_BY_KEY: by, CANCELLED_WHY_KEY: why} if by else {}
 
 
 def decode_cancellation(extra: Mapping[str, str]) -> Cancellation:
@@ -57,6 +74,8 @@ def decode_cancellation(extra: Mapping[str, str]) -> Cancellation:
         after_hours=_number(extra.get(HOURS_KEY)),
         after_instants=None if (n := _number(extra.get(INSTANTS_KEY))) is None else int(n),
         cancelled=_counts(extra.get(CANCELLED_KEY, "{}")),
+        by=extra.get(CANCELLED_BY_KEY, ""),
+        why=extra.get(CANCELLED_WHY_KEY, ""),
     )
 
 

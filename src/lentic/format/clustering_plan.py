@@ -20,7 +20,12 @@ from lentic.config.clustering import CLUSTER_SORT, CLUSTER_TARGET_BYTES, Curve
 from lentic.errors import Corrupt, UnsupportedFormat
 from lentic.format import cancellable
 from lentic.format.avro import Fields, SchemaName, decode_container, encode_container
-from lentic.format.cancellable import Cancellation, decode_cancellation, encode_cancellation
+from lentic.format.cancellable import (
+    Cancellation,
+    decode_cancellation,
+    encode_cancellation,
+    encode_canceller,
+)
 from lentic.format.locations import absolute_path, relative_path
 from lentic.format.names import Action, parse_base_file, parse_log_file
 from lentic.format.plans import edge_record, parse_edge
@@ -223,6 +228,18 @@ def decode_clustering_claim(data: bytes, where: str) -> ClusteringClaim:
         stays=_stays(plan),
         cancellation=decode_cancellation(plan.text_map("extraMetadata")),
     )
+
+
+def note_canceller(data: bytes, where: str, by: str, why: str) -> bytes:
+    """The content of a plan that ends as aborted: as it was, with who cancelled it and why. What
+    does not read, or says what this release does not know, stays as it is: it has to end."""
+    try:
+        plan = dict(_decode_plan(data, where).values)
+        plan["extraMetadata"] = {**(plan.get("extraMetadata") or {}), **encode_canceller(by, why)}
+        record = decode_container(data, where, (_KIND,)) or {}
+        return encode_container(_KIND, {**record, "clusteringPlan": plan})
+    except (Corrupt, ValueError):
+        return data
 
 
 def _stays(plan: Fields) -> bool:

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from lentic.config.sharing import FailedWrites
 from lentic.coordination.heartbeat import heartbeat_owner, load_heartbeat
-from lentic.errors import ConfigError, InvalidPath
+from lentic.errors import (
+    ConfigError,
+    Corrupt,
+    InvalidPath,
+    MissingFile,
+    shell_command,
+)
 from lentic.format import layout
+from lentic.format.cancellable import Cancellation
 from lentic.format.commit_metadata import CommitMetadata
 from lentic.format.names import Action, requested_at_of
 from lentic.format.restore import decode_undone
@@ -24,7 +31,12 @@ from lentic.storage.base import Storage
 from lentic.timeline.aborted_history import load_aborted
 from lentic.timeline.history import load_archived, load_archived_after
 from lentic.timeline.instant import WRITES, Instant
-from lentic.timeline.reader import decode_write, load_commit_metadata, load_timeline
+from lentic.timeline.reader import (
+    decode_write,
+    load_clustering_claim,
+    load_commit_metadata,
+    load_timeline,
+)
 from lentic.timeline.timeline import Timeline
 from lentic.txn.transaction import OpenTable
 from lentic.view.listing import load_partition_files, load_table_files, load_writes
@@ -79,7 +91,7 @@ def load_instant_facts(table: OpenTable, what: str) -> InstantFacts:
         raise ConfigError(
             f"{what!r} is no instant's time: that has digits only.",
             safe="nothing was read",
-            next_step=f"lentic timeline {table.storage.root}",
+            next_step=shell_command("timeline", table.storage.root),
         )
     at, storage, timeline = RequestedAt(what), table.storage, load_timeline(table.storage)
     found = _find(timeline, at)
@@ -92,8 +104,8 @@ def load_instant_facts(table: OpenTable, what: str) -> InstantFacts:
             f"There is no instant {at}, and no rollback tells of one.",
             where=storage.root,
             safe="nothing was changed",
-            next_step=f"lentic timeline {storage.root} --all; or, if it is a key: "
-            f"lentic why {storage.root} {what} --kind key",
+            next_step=f"{shell_command('timeline', storage.root, '--all')}; or, if it is a key: "
+            f"{shell_command('why', storage.root, what, '--kind', 'key')}",
         )
     beat = heartbeat_age_s(table, at) if found and found.is_pending else None
     is_plan = found is not None and found.is_pending and is_planned(found)
@@ -105,6 +117,7 @@ def load_instant_facts(table: OpenTable, what: str) -> InstantFacts:
         found=found or (archived[0] if archived else None),
         is_archived=archived is not None,
         metadata=_metadata(storage, found, archived),
+        cancelled=_load_cancelled(storage, found),
         plan=load_plan(table, timeline, found) if found and is_plan else None,
         owner="" if beat is None else heartbeat_owner(load_heartbeat(storage, at)),
         heartbeat_age_s=beat,
@@ -140,6 +153,16 @@ def _metadata(
     if archived is not None and archived[0].action in WRITES:
         return decode_write(archived[1], archived[0], f"{layout.HISTORY} {archived[0]}")
     return None
+
+
+def _load_cancelled(storage: Storage, found: Instant | None) -> Cancellation:
+    """What an aborted plan says of its end; nothing of one that is archived meanwhile."""
+    if found is None or not found.is_aborted:
+        return Cancellation()
+    try:
+        return load_clustering_claim(storage, found).cancellation
+    except (Corrupt, MissingFile):
+        return Cancellation()
 
 
 def _archived_rollbacks(storage: Storage, at: RequestedAt) -> tuple[Instant, ...]:

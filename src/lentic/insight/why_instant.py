@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lentic.config.retention import ArchiveOptions
+from lentic.format.cancellable import Cancellation
 from lentic.format.commit_metadata import CommitMetadata
 from lentic.format.names import Action
 from lentic.format.times import RequestedAt
@@ -34,6 +35,8 @@ class InstantFacts:
     is_archived: bool = False
     metadata: CommitMetadata | None = None
     """What it did, if it is a completed write."""
+    cancelled: Cancellation = field(default_factory=Cancellation)
+    """What it says of that, if it is an aborted plan of the active timeline."""
     plan: PendingPlan | None = None
     """If it is a plan that has not ended."""
     owner: str = ""
@@ -73,6 +76,8 @@ def _list_facts(facts: InstantFacts) -> Iterator[tuple[str, str]]:
         yield "timeline", "archived"
     if found and found.completed_at:
         yield "completed at", str(found.completed_at)
+    if facts.cancelled.by:
+        yield "cancelled by", facts.cancelled.by
     if found and found.is_pending:
         yield "age", say_age(facts.age_s)
         yield "owner", facts.owner or "nobody"
@@ -97,11 +102,7 @@ def _list_reasons(facts: InstantFacts) -> Iterator[Reason]:
     if found is None:
         yield from _why_undone(facts)
     elif found.is_aborted:
-        yield Reason(
-            "aborted",
-            "its cancellation was asked for, by a write to its file groups, a clean or by hand: it "
-            "was never committed, its files are deleted, and it can never be executed again",
-        )
+        yield _why_aborted(facts.cancelled)
         if not facts.is_archived:
             says = "it goes with the next archiving of older commits, once a later plan is there"
             yield Reason("archive-kept", says)
@@ -121,6 +122,17 @@ def _list_reasons(facts: InstantFacts) -> Iterator[Reason]:
 
 
 # --- ended --------------------------------------------------------------------------------------
+
+
+def _why_aborted(told: Cancellation) -> Reason:
+    asked = "its cancellation was asked for, by a write to its file groups, a clean or by hand"
+    if told.by:
+        asked = f"{told.by} cancelled it: {told.why or 'why was not said'}"
+    return Reason(
+        "aborted",
+        f"{asked}. It was never committed, its files are deleted, and it can never be executed "
+        "again",
+    )
 
 
 def _why_undone(facts: InstantFacts) -> Iterator[Reason]:
@@ -262,7 +274,7 @@ def _list_next_steps(facts: InstantFacts) -> Iterator[NextStep]:
     if any(undo.is_pending for undo in facts.undoing):
         yield next_steps.clean(root)
     if found is None or facts.is_archived:
-        yield next_steps.show_timeline(root)
+        yield next_steps.show_history(root)
     elif facts.plan is not None:
         yield NextStep(facts.plan.next_command, facts.plan.next_step)
         if facts.plan.cancellation.cancellable and not facts.plan.cancellation.is_requested:

@@ -12,12 +12,14 @@ from contextlib import ExitStack
 from lentic.coordination.guards import latest_guard, remove_guards
 from lentic.coordination.heartbeat import end_heartbeat
 from lentic.engine import Engine
-from lentic.errors import InstantCancelled, PlanCompleted, Refused
+from lentic.errors import InstantCancelled, PlanCompleted, Refused, shell_command
+from lentic.format.clustering_plan import note_canceller
 from lentic.format.times import RequestedAt
 from lentic.services.outcome import Aborted
-from lentic.services.rollback import finalize_empty, remove_traces
+from lentic.services.rollback import finalize_empty, remove_announced
 from lentic.services.signs_of_life import await_news, ensure_not_executed
-from lentic.timeline.cancel_requests import is_cancelled
+from lentic.storage.base import Storage
+from lentic.timeline.cancel_requests import is_cancelled, load_cancel_request
 from lentic.timeline.instant import Instant
 from lentic.timeline.reader import load_clustering_content, load_timeline
 from lentic.txn.cancellation import ended_meanwhile, find_clustering, reading
@@ -39,7 +41,7 @@ def execute_abort(
         await_news(table, at)
     aborted = _abort(table, engine, at)
     # Also after an aborter that died, of whom nobody else looks for what is left here.
-    remove_traces(table, at)
+    remove_announced(table, at)
     end_heartbeat(table.storage, at)
     remove_guards(table.storage, at)
     return Aborted(aborted)
@@ -71,10 +73,17 @@ def _abort(table: OpenTable, engine: Engine, at: RequestedAt) -> Instant:
                 return now
             _ensure_mine(txn, now, guard)
             with reading(txn, now):
-                content, _ = load_clustering_content(table.storage, now)
+                content = _load_content(table.storage, now)
             aborted = txn.abort(now, content)  # 9
             txn.discard_cancel(at)  # 10
             return aborted  # 11
+
+
+def _load_content(storage: Storage, plan: Instant) -> bytes:
+    """The plan, with who cancelled it and why, which nobody could tell once the request is gone."""
+    content, path = load_clustering_content(storage, plan)
+    request = load_cancel_request(storage, plan.requested_at)
+    return note_canceller(content, path, request.by, request.why) if request else content
 
 
 def _ensure_abortable(txn: Transaction, plan: Instant) -> None:
@@ -84,7 +93,7 @@ def _ensure_abortable(txn: Transaction, plan: Instant) -> None:
             f"{plan} has completed, so that it cannot be aborted.",
             where=root,
             safe="nothing was changed by this call; its rows are as they were",
-            next_step=f"lentic timeline {root}",
+            next_step=shell_command("timeline", root),
         )
     if not is_cancelled(txn.table.storage, at):
         now = load_timeline(txn.table.storage).find(plan)
@@ -94,7 +103,7 @@ def _ensure_abortable(txn: Transaction, plan: Instant) -> None:
             f"{plan} was not cancelled.",
             where=root,
             safe="nothing was changed",
-            next_step=f"lentic cancel {root} {at}",
+            next_step=shell_command("cancel", root, at),
         )
 
 
@@ -106,5 +115,5 @@ def _ensure_mine(txn: Transaction, plan: Instant, guard: int) -> None:
             f"{plan} was ended by another job, which took this one for dead.",
             where=txn.table.storage.root,
             safe="nothing was completed by this call",
-            next_step=f"lentic timeline {txn.table.storage.root}",
+            next_step=shell_command("timeline", txn.table.storage.root),
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lentic.engine import Engine
-from lentic.errors import ConfigError
+from lentic.errors import ConfigError, shell_command
 from lentic.format import layout
 from lentic.format.names import Action, State
 from lentic.format.times import RequestedAt
@@ -99,7 +99,7 @@ def execute(table: OpenTable, engine: Engine, at: RequestedAt) -> Outcome:
         f"There is no plan at {at}.",
         where=table.storage.root,
         safe="nothing was written",
-        next_step=f"lentic plans {table.storage.root}",
+        next_step=shell_command("plans", table.storage.root),
     )
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from lentic.engine import Attempt, Engine, LocalEngine
-from lentic.errors import ConfigError, MissingFile
+from lentic.errors import ConfigError, MissingFile, shell_command
 from lentic.format import layout
 from lentic.format.clean import CleanMetadata, CleanPlan, encode_clean_metadata, encode_clean_plan
 from lentic.format.names import Action, State
@@ -45,11 +45,12 @@ _FILES_PER_TASK = 100
 
 @dataclass(frozen=True, slots=True)
 class CleanRun:
-    """What a run of the cleaner did: plans aborted, writes undone, cleans completed, orphans
-    removed."""
+    """What a run of the cleaner did: plans aborted, writes undone, rollbacks and restores of others
+    finished, cleans completed, orphans removed."""
 
     aborted: tuple[Instant, ...] = ()
     undone: tuple[Instant, ...] = ()
+    finished: tuple[Instant, ...] = ()
     cleans: tuple[Outcome, ...] = ()
     orphans: tuple[str, ...] = ()
 
@@ -58,9 +59,19 @@ def run_clean(table: OpenTable, engine: Engine | None = None, *, waits: bool = F
     """End cancelled plans, undo failed writes, finish cleans that were begun, clean what may go,
     sweep orphans if that is due; with `waits` in any case, for it may take its time."""
     aborted = end_cancelled(table, engine or LocalEngine(), waits=waits)
+    begun = load_timeline(table.storage).pending(Action.ROLLBACK, Action.RESTORE)
     undone = clean_up_failed_writes(table, waits=waits)
+    finished = _list_finished(table.storage, begun) if begun else ()
     sweeps = waits and table.services.clean.sweeps_orphans
-    return replace(clean_files(table, engine, sweeps=sweeps), aborted=aborted, undone=undone)
+    cleaned = clean_files(table, engine, sweeps=sweeps)
+    return replace(cleaned, aborted=aborted, undone=undone, finished=finished)
+
+
+def _list_finished(storage: Storage, begun: Iterable[Instant]) -> tuple[Instant, ...]:
+    """Those of `begun` that have completed since."""
+    timeline = load_timeline(storage)
+    found = (timeline.find(instant) for instant in begun)
+    return tuple(now for now in found if now is not None and now.is_completed)
 
 
 def clean_files(
@@ -172,7 +183,7 @@ def _find(txn: Transaction, clean: Instant) -> Instant:
             f"There is no clean plan at {clean.requested_at}.",
             where=txn.table.storage.root,
             safe="nothing was deleted",
-            next_step=f"lentic timeline {txn.table.storage.root}",
+            next_step=shell_command("timeline", txn.table.storage.root, "--all"),
         )
     return now
 

@@ -25,11 +25,14 @@ from lentic.format.times import RequestedAt
 from lentic.services.abort import execute_abort
 from lentic.services.archive import list_due
 from lentic.services.catalog import find_service
+from lentic.services.plans import load_standing
 from lentic.services.protected import compaction_inputs
 from lentic.services.restore import publish_restore
-from lentic.services.savepoint import make_savepoint
+from lentic.services.savepoint import load_savepoints, make_savepoint, remove_savepoint
 from lentic.services.undo_completed import roll_back_instant
+from lentic.services.upkeep import load_upkeep
 from lentic.storage.base import Storage
+from lentic.timeline.cancel_requests import is_cancelled
 from lentic.timeline.instant import WRITES, Instant
 from lentic.timeline.reader import load_clustering_plan, load_commit_metadata, load_timeline
 from lentic.timeline.timeline import Timeline
@@ -73,22 +76,31 @@ class Explanation:
     def __str__(self) -> str:
         looked = [] if self.window is None else [f"  {self.window}"]
         if not self.steps:
-            return "\n".join([f"{self.service}: there is nothing to do", *looked])
+            nothing = f"{self.service}: there is nothing to do"
+            return "\n".join([nothing, *self._say_conflicts(), *looked])
         lines = [f"{self.service}" + (f", planned at {self.pending}" if self.pending else "")]
         for step in self.steps:
             rows = "" if step.rows is None else f", {step.rows} rows"
             lines.append(f"  {step.what}: {step.files} file(s), {step.bytes} bytes{rows}")
-        return "\n".join([*lines, *(f"  conflict: {c}" for c in self.conflicts), *looked])
+        return "\n".join([*lines, *self._say_conflicts(), *looked])
+
+    def _say_conflicts(self) -> list[str]:
+        return [f"  conflict: {conflict}" for conflict in self.conflicts]
 
 
 def explain_service(table: OpenTable, name: str, given: Mapping[str, Any]) -> Explanation:
     """What the service would do now; nothing is done.
 
-    Besides those that work by plans: "archive", and "rollback", "restore", "savepoint", "cancel"
-    and "abort" with `requested_at`.
+    Besides those that work by plans: "archive", and "rollback", "restore", "savepoint",
+    "remove_savepoint", "cancel" and "abort" with `requested_at`. "clean" takes `wait` as it does,
+    and "abort" the reason `why` for which the plan is cancelled first.
     """
     if name in _OTHERS:
         return _OTHERS[name](table, **given)
+    return _explain_planned(table, name, given)
+
+
+def _explain_planned(table: OpenTable, name: str, given: Mapping[str, Any]) -> Explanation:
     service = find_service(name, given)
     looks: list[PlanWindow] = []
     drafted = draft(table, lambda dry: service.schedule(dry, on_look=looks.append, **given))
@@ -103,6 +115,26 @@ def explain_service(table: OpenTable, name: str, given: Mapping[str, Any]) -> Ex
     content = table.storage.read(path)
     found = _describe(table, name, service.action, path, content, drafted)
     return replace(found, window=decode_plan_window(content, path))
+
+
+def _explain_clean(table: OpenTable, *, wait: bool = False, **given: Any) -> Explanation:
+    """All of a run: what it ends and undoes first, what it cleans, what it sweeps."""
+    found = _explain_planned(table, "clean", given)
+    ahead = load_upkeep(table, waits=wait)
+    storage, timeline = table.storage, load_timeline(table.storage)
+    before = [Step(f"cancel {plan}, which waits for too long", 0) for plan in ahead.cancels]
+    for what, instants in (("abort", ahead.aborts), ("roll back", ahead.undoes)):
+        for instant in instants:
+            left = markers.list_announced(storage, instant.requested_at)
+            before.append(_measure(storage, timeline, f"{what} {instant}", left))
+    before += [Step(f"finish {instant}", 0) for instant in ahead.finishes]
+    swept = [_measure(storage, timeline, "delete orphans", ahead.orphans)] if ahead.orphans else []
+    busy = (f"{plan} is cancelled and left to {owner}, its executor" for plan, owner in ahead.busy)
+    return replace(
+        found,
+        steps=(*before, *found.steps, *swept),
+        conflicts=(*found.conflicts, *busy),
+    )
 
 
 def _explain_archive(table: OpenTable) -> Explanation:
@@ -166,8 +198,11 @@ def _explain_cancel(table: OpenTable, requested_at: str) -> Explanation:
     )
 
 
-def _explain_abort(table: OpenTable, requested_at: str) -> Explanation:
+def _explain_abort(table: OpenTable, requested_at: str, why: str = "") -> Explanation:
+    """With a reason the plan is cancelled first, unless it is."""
     at = RequestedAt(requested_at)
+    if why and not is_cancelled(table.storage, at):
+        return _explain_cancel_and_abort(table, at)
 
     def end(dry: OpenTable) -> RequestedAt:
         return execute_abort(dry, LocalEngine(), at).instant.requested_at
@@ -179,11 +214,37 @@ def _explain_abort(table: OpenTable, requested_at: str) -> Explanation:
     return Explanation("abort", (_measure(storage, timeline, "delete", left),))
 
 
+def _explain_cancel_and_abort(table: OpenTable, at: RequestedAt) -> Explanation:
+    cancelled = _explain_cancel(table, at)
+    if not cancelled.steps:  # it has ended, or somebody was faster
+        return Explanation("abort")
+    storage, timeline = table.storage, load_timeline(table.storage)
+    left = _measure(storage, timeline, "delete", markers.list_announced(storage, at))
+    now = load_standing(table, timeline, Instant(at, Action.CLUSTERING, State.REQUESTED))
+    busy = (f"{now.owner} executes it, and ends it once it is cancelled",) if now.is_alive else ()
+    return Explanation("abort", (*cancelled.steps, left), busy)
+
+
+def _explain_remove_savepoint(table: OpenTable, requested_at: str) -> Explanation:
+    at = RequestedAt(requested_at)
+
+    def remove(dry: OpenTable) -> None:
+        remove_savepoint(dry, at)  # in which nothing is deleted
+
+    draft(table, remove)
+    storage, timeline = table.storage, load_timeline(table.storage)
+    found = [saved for saved in load_savepoints(storage, timeline) if saved.requested_at == at]
+    files = [path for saved in found for path in saved.files]
+    return Explanation("remove_savepoint", (_measure(storage, timeline, "let go of", files),))
+
+
 _OTHERS: Mapping[str, Callable[..., Explanation]] = {
+    "clean": _explain_clean,
     "archive": _explain_archive,
     "rollback": _explain_rollback,
     "restore": _explain_restore,
     "savepoint": _explain_savepoint,
+    "remove_savepoint": _explain_remove_savepoint,
     "cancel": _explain_cancel,
     "abort": _explain_abort,
 }

@@ -23,6 +23,7 @@ from lentic.errors import (
     OutcomeUnknown,
     PlanMustBeRolledBack,
     StorageError,
+    shell_command,
 )
 from lentic.format.names import State
 from lentic.services.outcome import Aborted, AlreadyCommitted, Committed, Outcome
@@ -172,5 +173,5 @@ def _find_archived(txn: Transaction, plan: Instant) -> Instant:
         f"There is no {plan.action} plan at {plan.requested_at}.",
         where=storage.root,
         safe="nothing was written",
-        next_step=f"lentic timeline {storage.root}",
+        next_step=shell_command("timeline", storage.root),
     )

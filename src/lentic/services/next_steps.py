@@ -5,8 +5,9 @@ Either text can be typed as it stands: no placeholder, no "or".
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
+
+from lentic.errors import shell_command
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +23,7 @@ class NextStep:
 
 def step(root: str, command: str, *arguments: str, python: str) -> NextStep:
     """`lentic <command>` on the table at `root`, and the call that does the same."""
-    words = ("lentic", command, root, *arguments)
-    return NextStep(" ".join(map(shlex.quote, words)), python)
+    return NextStep(shell_command(command, root, *arguments), python)
 
 
 def execute(root: str, at: str) -> NextStep:
@@ -72,6 +72,11 @@ def list_plans(root: str) -> NextStep:
 
 def show_timeline(root: str) -> NextStep:
     return step(root, "timeline", python="t.timeline()")
+
+
+def show_history(root: str) -> NextStep:
+    """The archived part of the timeline, too."""
+    return step(root, "timeline", "--all", python="t.history()")
 
 
 def ask_why(root: str, what: str) -> NextStep:

@@ -61,18 +61,25 @@ def orphan_age_ms(pulse: Pulse) -> int:
     return max(_AGE_MS_MIN, 2 * pulse.ttl_ms)
 
 
-def list_orphans(table: OpenTable) -> tuple[str, ...]:
-    """The orphans that are older than an hour and than two times to live of a heartbeat."""
+def list_orphans(table: OpenTable, *, now_ms: int | None = None) -> tuple[str, ...]:
+    """The orphans that are older than an hour and than two times to live of a heartbeat.
+
+    Whoever only wants to know says what time it is; else the storage is asked, by a new file.
+    """
     for _ in range(_LOOKS_MAX - 1):
         with suppress(MissingFile):  # of a plan or rollback that ended while we looked
-            return _look_for_orphans(table)
-    return _look_for_orphans(table)
+            return _look_for_orphans(table, now_ms)
+    return _look_for_orphans(table, now_ms)
 
 
-def _look_for_orphans(table: OpenTable) -> tuple[str, ...]:
+def _look_for_orphans(table: OpenTable, now_ms: int | None) -> tuple[str, ...]:
     storage = table.storage
     listed = [file for file in storage.walk("") if _is_data_file(file)]
-    old = _older_than(storage, listed, orphan_age_ms(table.pulse)) if listed else []
+    if listed and now_ms is None:
+        now_ms = _ask_now_ms(storage)
+    # Without a now nothing is old.
+    age_ms = orphan_age_ms(table.pulse)
+    old = [] if now_ms is None else [f for f in listed if now_ms - f.modified_ms > age_ms]
     if not old:
         return ()
     marked = markers.list_marked(storage)
@@ -130,12 +137,11 @@ def _spoken_for(storage: Storage, timeline: Timeline) -> frozenset[str]:
     return load_protected(storage, timeline).union(deleted)
 
 
-def _older_than(storage: Storage, files: Iterable[FileInfo], age_ms: int) -> list[FileInfo]:
+def _ask_now_ms(storage: Storage) -> int | None:
+    """What the storage's clock says now; None if somebody removed the file that tells."""
     storage.replace(layout.SWEEP, b"")
     now = storage.info(layout.SWEEP)
-    if now is None:
-        return []  # somebody removed it: without a now nothing is old
-    return [file for file in files if now.modified_ms - file.modified_ms > age_ms]
+    return None if now is None else now.modified_ms
 
 
 def _is_data_file(file: FileInfo) -> bool:

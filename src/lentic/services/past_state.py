@@ -6,7 +6,7 @@ have been cleaned, or a clean that is planned may be about to take it.
 
 from __future__ import annotations
 
-from lentic.errors import Refused
+from lentic.errors import Refused, shell_command
 from lentic.format.names import Action
 from lentic.format.times import CompletedAt, RequestedAt
 from lentic.timeline.instant import Instant
@@ -43,7 +43,7 @@ def find_write(txn: Transaction, at: RequestedAt) -> Instant:
         f"There is no completed write {at} on the active timeline.",
         where=txn.table.storage.root,
         safe="nothing was changed",
-        next_step=f"choose one of: lentic timeline {txn.table.storage.root}",
+        next_step="choose one of: " + shell_command("timeline", txn.table.storage.root),
     )
 
 

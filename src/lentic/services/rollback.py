@@ -270,6 +270,11 @@ def remove_traces(table: OpenTable, at: RequestedAt) -> None:
     """Delete all that any attempt at a plan announced, once the plan has ended without completing;
     attempts that still run find that nothing may be added."""
     finalize_empty(table.storage, at)
+    remove_announced(table, at)
+
+
+def remove_announced(table: OpenTable, at: RequestedAt) -> None:
+    """The same where that has been said."""
     seen = _delete_announced(table, at)
     markers.remove_markers(table.storage, at, of=seen)
     completion.remove_completions(table.storage, at, keep_finalized=True)

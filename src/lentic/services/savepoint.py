@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lentic.errors import Refused
+from lentic.errors import Refused, shell_command
 from lentic.format import layout
 from lentic.format.names import Action
 from lentic.format.savepoint import SavepointMetadata, decode_savepoint, encode_savepoint
@@ -89,7 +89,7 @@ def remove_savepoint(table: OpenTable, at: RequestedAt) -> None:
                 f"There is no savepoint of {at}.",
                 where=table.storage.root,
                 safe="nothing was changed",
-                next_step=f"lentic timeline {table.storage.root}",
+                next_step=shell_command("timeline", table.storage.root),
             )
         txn.remove_savepoint(found)
 

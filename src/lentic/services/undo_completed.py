@@ -10,7 +10,7 @@ finish it, and it cannot complete again because a rollback targets it (R1).
 from __future__ import annotations
 
 from lentic.coordination.guards import remove_guards
-from lentic.errors import Corrupt, InstantCancelled, Refused
+from lentic.errors import Corrupt, InstantCancelled, Refused, shell_command
 from lentic.format import layout
 from lentic.format.names import Action, State, requested_at_of
 from lentic.format.plans import RollbackPlan, encode_rollback_plan
@@ -56,7 +56,7 @@ def _find_target(txn: Transaction, at: RequestedAt) -> Instant:
                 f"{instant} {ended}: it ends as aborted, not by a rollback.",
                 where=root,
                 safe="nothing was changed by this call; no row of it is or will be visible",
-                next_step=f"lentic abort {root} {at}",
+                next_step=shell_command("abort", root, at),
             )
         if instant.action in WRITES or instant.action in PLANS:
             return instant
@@ -65,20 +65,20 @@ def _find_target(txn: Transaction, at: RequestedAt) -> Instant:
             f"{named[0]} changes no row, so that there is nothing to roll back.",
             where=root,
             safe="nothing was changed",
-            next_step=f"choose a write or a plan: lentic timeline {root}",
+            next_step="choose a write or a plan: " + shell_command("timeline", root),
         )
     if undoing := _undone_by(txn, at):
         raise InstantCancelled(
             f"{at} was undone already, by {undoing}.",
             where=root,
             safe="nothing was changed by this call",
-            next_step=f"lentic timeline {root}",
+            next_step=shell_command("timeline", root),
         )
     raise Refused(
         f"There is no instant {at} on the active timeline.",
         where=root,
         safe="nothing was changed",
-        next_step=f"choose one of: lentic timeline {root}",
+        next_step="choose one of: " + shell_command("timeline", root),
     )
 
 
@@ -127,8 +127,8 @@ def _ensure_last(txn: Transaction, target: Instant) -> None:
             f"{last} completed after {target} and may have been built upon it.",
             where=root,
             safe="nothing was changed",
-            next_step=f"roll that one back first, or undo all that came since: "
-            f"lentic restore {root} <the write before {target.requested_at}>",
+            next_step="roll that one back first, or undo all that came since: "
+            f"{shell_command('restore', root)} <the write before {target.requested_at}>",
         )
 
 
@@ -152,5 +152,6 @@ def _ensure_in_no_plan(txn: Transaction, target: Instant, files: tuple[str, ...]
                 f"{plan} is going to read files of {target}.",
                 where=root,
                 safe="nothing was changed",
-                next_step=f"roll the plan back first: lentic rollback {root} {plan.requested_at}",
+                next_step="roll the plan back first: "
+                + shell_command("rollback", root, plan.requested_at),
             )

@@ -11,7 +11,14 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lentic.errors import Conflict, MissingFile, PlanCompleted, Refused, WriteConflict
+from lentic.errors import (
+    Conflict,
+    MissingFile,
+    PlanCompleted,
+    Refused,
+    WriteConflict,
+    shell_command,
+)
 from lentic.format.names import Action, State
 from lentic.format.times import RequestedAt
 from lentic.timeline.aborted_history import load_aborted
@@ -40,7 +47,7 @@ def request_cancel(table: OpenTable, at: RequestedAt, *, why: str = BY_HAND) -> 
                 f"{plan} has completed, so that it cannot be cancelled.",
                 where=table.storage.root,
                 safe="nothing was changed by this call; its rows are as they were",
-                next_step=f"lentic timeline {table.storage.root}",
+                next_step=shell_command("timeline", table.storage.root),
             )
         if plan.is_aborted:  # 4
             return
@@ -119,7 +126,7 @@ def find_clustering(txn: Transaction, at: RequestedAt) -> Instant:
             f"{plan} has completed and is archived.",
             where=storage.root,
             safe="nothing was changed by this call",
-            next_step=f"lentic timeline {storage.root}",
+            next_step=shell_command("timeline", storage.root, "--all"),
         )
     undoing = (*txn.rollbacks_of(plan), txn.restore_of(plan))
     raise Refused(
@@ -127,7 +134,7 @@ def find_clustering(txn: Transaction, at: RequestedAt) -> Instant:
         or f"There is no clustering at {at}; only clustering plans can be cancelled.",
         where=storage.root,
         safe="nothing was changed",
-        next_step=f"lentic plans {storage.root}",
+        next_step=shell_command("plans", storage.root),
     )
 
 
@@ -137,7 +144,8 @@ def _not_cancellable(txn: Transaction, plan: Instant) -> Refused:
         f"{plan} was not made cancellable.",
         where=root,
         safe="nothing was changed; the plan stays",
-        next_step=f"execute it, or roll it back: lentic rollback {root} {plan.requested_at}",
+        next_step="execute it, or roll it back: "
+        + shell_command("rollback", root, plan.requested_at),
     )
 
 
@@ -148,6 +156,7 @@ def _in_the_way(txn: Transaction, plan: Instant, group: tuple[str, str]) -> Writ
         "this write changed.",
         where=root,
         safe="nothing of this write is visible; the plan stays",
-        next_step=f"execute the plan first, or roll it back: lentic rollback {root} "
-        f"{plan.requested_at}; plans made with cancellable=True give way",
+        next_step="execute the plan first, or roll it back: "
+        f"{shell_command('rollback', root, plan.requested_at)}; plans made with cancellable=True "
+        "give way",
     )

@@ -16,7 +16,7 @@ from lentic.config.sharing import LockOptions, SharingOptions
 from lentic.coordination.heartbeat import Pulse, Watch
 from lentic.coordination.lock import Held, LockProvider
 from lentic.coordination.time_generator import issue_time
-from lentic.errors import InstantCancelled
+from lentic.errors import InstantCancelled, shell_command
 from lentic.format import layout
 from lentic.format.names import Action, State
 from lentic.format.properties import decode_properties, encode_properties
@@ -187,7 +187,7 @@ class Transaction:
                 f"{instant} is {state}: another job finished it or rolled it back meanwhile.",
                 where=self.table.storage.root,
                 safe="nothing of this attempt is visible; start over",
-                next_step=f"lentic timeline {self.table.storage.root}",
+                next_step=shell_command("timeline", self.table.storage.root),
             )
         self.ensure_not_cancelled(instant)
         undoing = (*self.rollbacks_of(instant), self.restore_of(instant))
@@ -198,7 +198,7 @@ class Transaction:
                 f"{instant} is being rolled back by {rollback}.",
                 where=self.table.storage.root,
                 safe="nothing of this attempt is visible; start over",
-                next_step=f"lentic timeline {self.table.storage.root}",
+                next_step=shell_command("timeline", self.table.storage.root),
             )
 
     def ensure_not_cancelled(self, instant: Instant) -> None:
@@ -210,7 +210,7 @@ class Transaction:
                 f"{instant} was asked to end: it must not complete any more.",
                 where=self.table.storage.root,
                 safe="nothing of this attempt is visible, and no row was changed",
-                next_step=f"lentic abort {self.table.storage.root} {instant.requested_at}",
+                next_step=shell_command("abort", self.table.storage.root, instant.requested_at),
             )
 
     def rollbacks_of(self, instant: Instant) -> tuple[Instant, ...]:

@@ -13,7 +13,13 @@ from dataclasses import dataclass, replace
 
 from lentic.config.groups import OnMetadataTable
 from lentic.coordination.guards import latest_guard
-from lentic.errors import InstantCancelled, StorageError, UnsupportedFormat, WriteConflict
+from lentic.errors import (
+    InstantCancelled,
+    StorageError,
+    UnsupportedFormat,
+    WriteConflict,
+    shell_command,
+)
 from lentic.format import layout
 from lentic.format.commit_metadata import (
     REARRANGING,
@@ -191,7 +197,7 @@ def _ensure_guard(txn: Transaction, begun: Begun) -> None:
             f"{begun.instant} was taken over by another job, which took this one for dead.",
             where=storage.root,
             safe="nothing of this attempt is visible",
-            next_step=f"lentic timeline {storage.root}",
+            next_step=shell_command("timeline", storage.root),
         )
 
 

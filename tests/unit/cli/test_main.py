@@ -157,12 +157,60 @@ def test_an_error_is_one_message_and_exit_code_1(
     path = str(tmp_path / "no [such] table")
     assert _main(monkeypatch, command, path, *as_json) == 1
     out, err = capsys.readouterr()
-    assert out == ""
+    if as_json:
+        error = json.loads(out)["error"]
+        assert (error["kind"], error["safe"]) == ("TableNotFound", "nothing was read or written")
+        assert path in error["what"] + error["where"] and "check the path" in error["next_step"]
+    else:
+        assert out == ""
     assert "TableNotFound: There is no table at" in _plain(err)
     assert "[such]" in err, "what looks like markup is shown as it is"
     assert "safe: nothing was read or written" in _plain(err)
     assert "next: check the path" in _plain(err)
     assert "Traceback" not in err
+
+
+def _strict(text: str) -> Any:
+    """JSON as its standard has it: without NaN and Infinity."""
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_numbers_that_json_does_not_have_are_null(tmp_path: Path) -> None:
+    schema = pa.schema(
+        [
+            pa.field("id", pa.string(), nullable=False),
+            ("amount", pa.float64()),
+            ("more", pa.list_(pa.float32())),
+            ("inner", pa.struct([("x", pa.float64()), ("raw", pa.binary())])),
+        ]
+    )
+    made = lentic.create(str(tmp_path / "odd"), schema, key="id", buckets=1)
+    nan, inf = float("nan"), float("inf")
+    row = {"id": "a", "amount": nan, "more": [inf, 1.5, None], "inner": {"x": -inf, "raw": b"\xff"}}
+    made.upsert(pa.Table.from_pylist([row], schema=schema))
+    (shown,) = _strict(_run("read", made.path, "--json"))
+    assert shown == {
+        "id": "a",
+        "amount": None,
+        "more": [None, 1.5, None],
+        "inner": {"x": None, "raw": "ff"},
+    }
+    cells = _run("read", made.path, "--csv").splitlines()[1]
+    assert "[null, 1.5, null]" in cells and "Infinity" not in cells
+
+
+def test_an_error_in_a_condition_is_json_too(
+    table: Table, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _main(monkeypatch, "read", table.path, "--where", "nope > 1", "--json") == 1
+    out, err = capsys.readouterr()
+    error = _strict(out)["error"]
+    assert set(error) == {"kind", "what", "where", "safe", "next_step"}
+    assert _plain(err).startswith(f"{error['kind']}: {_plain(error['what'])}")
 
 
 def test_success_is_exit_code_0(

@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 
 import lentic
 from lentic.cli.main import app, main
+from lentic.format import layout
+from lentic.format.times import RequestedAt
 from lentic.table import Table
 from tests.rfc.claims import says
 
@@ -89,7 +91,7 @@ def test_errors_keep_their_commands_whole(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     lines = _fails(monkeypatch, capsys, "cancel", table.path, "2020").splitlines()
-    assert lines[-1] == f"  next: lentic plans {table.path}"
+    assert lines[-1] == f"  next: lentic plans '{table.path}'"
 
 
 def test_doctor_is_content_with_a_sound_table_and_not_with_a_damaged_one(table: Table) -> None:
@@ -101,6 +103,26 @@ def test_doctor_is_content_with_a_sound_table_and_not_with_a_damaged_one(table: 
     assert told["findings"][0]["severity"] == "error"
     shown = _run("doctor", table.path, code=1)
     assert "needs care" in shown and f"lentic verify '{table.path}'" in " ".join(shown.split())
+
+
+def test_an_error_is_json_where_json_was_asked_for(
+    clustered: tuple[Table, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    table, at = clustered
+    monkeypatch.setattr(sys, "argv", ["lentic", "abort", table.path, at, "--json"])
+    with pytest.raises(SystemExit) as raised:
+        main()
+    out, err = capsys.readouterr()
+    assert raised.value.code == 1 and "was not cancelled" in err
+    assert json.loads(out)["error"] == {
+        "kind": "Refused",
+        "what": f"clustering {at} was not cancelled.",
+        "where": table.path,
+        "safe": "nothing was changed",
+        "next_step": f"lentic cancel {table.path} {at}",
+    }
 
 
 @pytest.mark.parametrize(
@@ -160,6 +182,7 @@ def test_cancel_says_what_is_promised_and_abort_ends_it(clustered: tuple[Table, 
     assert _json("abort", table.path, at)["outcome"] == "Aborted"
     assert table.plans() == [] and table.read().num_rows == 2 and table.verify() == []
     assert "never committed" in _run("abort", table.path, at)
+    assert _json("abort", table.path, at, "--dry-run")["steps"] == []
     assert "aborted already" in _run("cancel", table.path, at)
     assert _json("cancel", table.path, at)["state"] == "aborted"
     assert "aborted" in _run("timeline", table.path)
@@ -168,8 +191,23 @@ def test_cancel_says_what_is_promised_and_abort_ends_it(clustered: tuple[Table, 
 @says("cancel.utility")
 def test_abort_with_a_reason_cancels_first(clustered: tuple[Table, str]) -> None:
     table, at = clustered
+    said = _json("abort", table.path, at, "--why", "now", "--dry-run")
+    assert [step["what"] for step in said["steps"]] == ["give up rewriting", "delete"]
+    assert not table.plans()[0].cancellation.is_requested, "a dry run does nothing"
     assert "is aborted" in _run("abort", table.path, at, "--why", "now")
     assert table.plans() == []
+    assert "nothing to do" in _run("abort", table.path, at, "--why", "now", "--dry-run")
+
+
+def test_a_dry_run_of_cancelling_and_aborting_tells_who_executes_the_plan(
+    clustered: tuple[Table, str],
+) -> None:
+    table, at = clustered
+    beat = Path(table.path, layout.heartbeat(RequestedAt(at)))
+    beat.parent.mkdir(parents=True, exist_ok=True)
+    beat.write_text('{"host": "far", "pid": 7, "seq": 1}')
+    (conflict,) = _json("abort", table.path, at, "--why", "now", "--dry-run")["conflicts"]
+    assert "far:7 executes it" in conflict
 
 
 def test_plans_show_the_policy_and_what_was_cancelled_before(clustered: tuple[Table, str]) -> None:

@@ -83,5 +83,51 @@ def test_a_savepoint_is_kept_gone_back_to_and_let_go(table: Table) -> None:
     assert _json("restore", table.path, at, "--dry-run")["steps"][0]["files"] == 1
     assert _json("restore", table.path, at)["action"] == "restore"
     assert {row["id"] for row in table.read().to_pylist()} == {"a", *(f"k{n}" for n in range(6))}
+    before = _files(table)
+    said = _json("savepoint", table.path, "--at", at, "--remove", "--dry-run")
+    assert (said["service"], said["steps"][0]["what"]) == ("remove_savepoint", "let go of")
+    assert said["steps"][0]["files"] == 6 and _files(table) == before
     assert _json("savepoint", table.path, "--at", at, "--remove") == at
     assert table.verify() == []
+    missing = CliRunner().invoke(
+        app, ["savepoint", table.path, "--at", at, "--remove", "--dry-run"]
+    )
+    assert "no savepoint" in str(missing.exception)
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_which_savepoint_to_remove_has_to_be_said(table: Table, more: tuple[str, ...]) -> None:
+    table.savepoint()
+    refused = CliRunner().invoke(app, ["savepoint", table.path, "--remove", *more])
+    assert isinstance(refused.exception, lentic.ConfigError)
+    assert "of which commit" in str(refused.exception) and "--at" in refused.exception.next_step
+    assert any(instant.action == "savepoint" for instant in table.timeline())
+
+
+def test_a_clean_tells_all_that_it_did(tmp_path: Path) -> None:
+    table = lentic.create(str(tmp_path / "small"), "id string, v bigint", key="id", buckets=None)
+    for number in range(2):
+        table.bulk_insert(pa.table([[f"k{number}"], [number]], schema=table.schema))
+    at = str(table.schedule("clustering"))
+    table.request_cancel(at)
+    before = _files(table)
+    assert [s["what"] for s in _json("clean", table.path, "--dry-run")["steps"]] == [
+        f"abort clustering {at}"
+    ]
+    assert f"abort clustering {at}" in _run("clean", table.path, "--dry-run")
+    assert _files(table) == before
+    told = _json("clean", table.path)
+    assert [plan["requested_at"] for plan in told["aborted"]] == [at]
+    assert (told["outcome"], told["cleans"], told["orphans"]) == (None, [], [])
+    again = str(table.schedule("clustering"))
+    table.request_cancel(again)
+    assert _run("clean", table.path) == f"clustering {again} is aborted.\n"
+
+
+def test_a_clean_that_deleted_files_tells_it_as_every_service_does(table: Table) -> None:
+    for number in (7, 8):
+        table.compact()
+        table.upsert(pa.table([["a"], [number]], schema=table.schema))
+    told = _json("clean", table.path, "-o", "hoodie.clean.commits.retained=1")
+    assert (told["outcome"], told["action"], told["state"]) == ("Committed", "clean", "completed")
+    assert [clean["requested_at"] for clean in told["cleans"]] == [told["requested_at"]]

@@ -19,6 +19,7 @@ from lentic.format.clustering_plan import (
     decode_clustering_claim,
     decode_clustering_plan,
     encode_clustering_plan,
+    note_canceller,
     slice_metrics,
 )
 
@@ -165,6 +166,23 @@ def test_which_groups_a_plan_is_for_is_known_wherever_the_table_was_moved() -> N
     assert decode_clustering_claim(data, "f").groups == PLAN.file_groups()
     with pytest.raises(Corrupt, match="no data file of the table"):
         decode_clustering_plan(data, ROOT, "f")
+
+
+@pytest.mark.parametrize("plan", [PLAN, CANCELLABLE, WITHIN])
+def test_an_aborted_plan_is_as_it_was_and_says_who_cancelled_it_and_why(
+    plan: ClusteringPlan,
+) -> None:
+    noted = note_canceller(encode_clustering_plan(plan, ROOT), "f", "host:1", "too late")
+    found = decode_clustering_plan(noted, ROOT, "f")
+    assert (found.cancellation.by, found.cancellation.why) == ("host:1", "too late")
+    assert replace(found, cancellation=plan.cancellation) == plan
+    assert decode_clustering_plan(encode_clustering_plan(found, ROOT), ROOT, "f") == found
+    assert decode_clustering_claim(noted, "f").cancellation == found.cancellation
+
+
+@pytest.mark.parametrize("data", [b"", b"no plan"])
+def test_what_does_not_read_is_left_as_it_is(data: bytes) -> None:
+    assert note_canceller(data, "f", "host:1", "too late") == data
 
 
 def test_an_empty_file_is_no_plan() -> None:

@@ -237,9 +237,11 @@ def test_a_cancelled_plan_says_that_it_will_not_be_committed_and_what_waits_for_
 
 def test_an_aborted_plan_was_never_committed_also_when_it_has_left_the_timeline() -> None:
     case, at = _clustering()
-    case.table.request_cancel(at)
+    case.table.request_cancel(at, why="the night is over")
     case.table.execute_abort(at)
     answer = case.why(at)
+    assert says(answer, "aborted").startswith("host:1 cancelled it: the night is over.")
+    assert answer.fact("cancelled by") == "host:1"
     assert (answer.fact("state"), answer.fact("timeline")) == ("aborted", "")
     assert "never committed" in says(answer, "aborted") and typed(answer) == ["t.cluster()"]
     case.table.cluster()
@@ -250,6 +252,8 @@ def test_an_aborted_plan_was_never_committed_also_when_it_has_left_the_timeline(
     gone = case.why(at)
     assert (gone.fact("state"), gone.fact("timeline")) == ("aborted", "archived")
     assert gone.has("aborted") and not gone.has("archived")
+    assert typed(gone) == ["t.history()"], "the active timeline does not show it"
+    assert gone.next_steps[0].shell.endswith(" --all")
 
 
 def test_a_plan_whose_file_groups_are_starved_says_so() -> None:
