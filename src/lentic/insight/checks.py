@@ -115,15 +115,20 @@ def _check_plans(now: HealthFacts) -> Iterator[Finding]:
     for plan in now.plans:
         step = next_steps.NextStep(plan.next_command, plan.next_step)
         what = f"{plan.action} {plan.requested_at}"
-        if plan.cancellation.is_requested:
+        if plan.cancellation.is_requested and plan.is_alive:
+            says = f"{what} is cancelled, and ends as aborted when {plan.owner} stops."
+            yield Finding(NOTE, "cancelled-ending", says, step)
+        elif plan.cancellation.is_requested:
             says = f"{what} is cancelled and not yet aborted: archiving waits for it."
             yield Finding(WARNING, "cancelled-not-aborted", says, step)
-        elif plan.heartbeat_age_s is not None and plan.heartbeat_age_s >= now.ttl_s:
+        elif plan.heartbeat_age_s is not None and not plan.is_alive:
             age = say_age(plan.heartbeat_age_s)
             says = f"{what} was begun by {plan.owner}, last seen {age} ago."
             yield Finding(WARNING, "dead-executor", says, step)
         elif plan.age_s >= PLAN_AGE_S:
             says = f"{what} is pending for {say_age(plan.age_s)}: cleans and archiving wait for it."
+            if plan.is_alive:
+                says += f" {plan.owner} executes it."
             yield Finding(WARNING, "old-plan", says, step)
 
 

@@ -36,6 +36,8 @@ class Facts:
     """By name of a file, which no other has: the clean on the active timeline that names it."""
     cancelled: frozenset[RequestedAt] = frozenset()
     """Pending plans that will never complete, because their cancellation was asked for."""
+    executed: frozenset[RequestedAt] = frozenset()
+    """Pending plans that somebody seems to be at."""
     planned: Mapping[Group, Instant] = field(default_factory=dict)
     """By file group: the pending plan that is for it."""
     undone: Mapping[RequestedAt, Instant] = field(default_factory=dict)

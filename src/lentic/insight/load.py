@@ -15,6 +15,7 @@ from lentic.services.archive import Barrier, list_barriers, load_first_needed
 from lentic.services.cancel_policy import load_cancel_counts
 from lentic.services.next_steps import NextStep
 from lentic.services.orphans import orphan_age_ms
+from lentic.services.plans import list_executed
 from lentic.services.protected import load_holders
 from lentic.services.schedule import planned_groups
 from lentic.services.situation import find_last_clustering
@@ -63,6 +64,7 @@ def load_facts(
         holders=load_holders(storage, timeline),
         cleans=_load_cleaned(storage, timeline),
         cancelled=frozenset(list_cancelled(storage)),
+        executed=list_executed(table, timeline),
         planned=_load_planned(storage, timeline),
         undone=load_undone(storage, timeline),
         cancels=load_cancel_counts(storage, timeline),

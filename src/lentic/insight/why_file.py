@@ -323,6 +323,8 @@ def _list_next_steps(facts: Facts, asked: _Asked, reasons: list[Reason]) -> Iter
     for holder in facts.holders.get(asked.path, ()) if asked.info else ():
         if holder.action is Action.SAVEPOINT and not asked.is_current:
             yield next_steps.remove_savepoint(facts.root, holder.requested_at)
+        elif holder.requested_at in facts.executed:
+            yield next_steps.ask_why(facts.root, holder.requested_at)
         elif holder.requested_at in facts.cancelled:
             yield next_steps.abort(facts.root, holder.requested_at)
         elif holder.is_pending:

@@ -64,6 +64,7 @@ def load_plan(table: OpenTable, timeline: Timeline, plan: Instant) -> PendingPla
         owner=now.owner,
         age_s=age_s(table, at),
         heartbeat_age_s=now.heartbeat_age_s,
+        is_alive=now.is_alive,
         partitions=len(folders),
         files=len(files),
         bytes=_measure(storage, files) if len(folders) <= _PARTITIONS_MEASURED else None,
@@ -119,6 +120,15 @@ def heartbeat_age_s(table: OpenTable, at: RequestedAt) -> float | None:
     if found is None:
         return None
     return max(0.0, (table.world.clock.now_ms() - found.modified_ms) / 1000)
+
+
+def list_executed(table: OpenTable, timeline: Timeline) -> frozenset[RequestedAt]:
+    """The pending plans that somebody seems to be at. As in `Standing`, by one look: ages are by
+    this machine's clock."""
+    plans = timeline.pending(*_PLANNED)
+    ages = {plan.requested_at: heartbeat_age_s(table, plan.requested_at) for plan in plans}
+    ttl_s = table.pulse.ttl_ms / 1000
+    return frozenset(at for at, age in ages.items() if age is not None and age < ttl_s)
 
 
 def age_s(table: OpenTable, at: RequestedAt) -> float:

@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 
 import lentic
 from lentic.cli.main import app, main
+from lentic.format import layout
+from lentic.format.times import RequestedAt
 from lentic.table import Table
 from tests.rfc.claims import says
 
@@ -163,6 +165,18 @@ def test_cancel_says_what_is_promised_and_abort_ends_it(clustered: tuple[Table, 
     assert "aborted already" in _run("cancel", table.path, at)
     assert _json("cancel", table.path, at)["state"] == "aborted"
     assert "aborted" in _run("timeline", table.path)
+
+
+def test_cancel_leaves_the_end_to_an_executor_that_lives(clustered: tuple[Table, str]) -> None:
+    table, at = clustered
+    heartbeat = Path(table.path, layout.heartbeat(RequestedAt(at)))
+    heartbeat.parent.mkdir(parents=True, exist_ok=True)
+    heartbeat.write_text('{"host": "far", "pid": 7, "seq": 1}')
+    shown = " ".join(_run("cancel", table.path, at).split())
+    assert f"It ends as aborted when far:7 stops; to look again: lentic why {table.path}" in shown
+    told = _json("cancel", table.path, at)
+    assert told["executor"] == "far:7"
+    assert told["next_step"]["shell"] == f"lentic why {table.path} {at}"
 
 
 @says("cancel.utility")

@@ -91,6 +91,16 @@ def test_an_executor_that_died_is_found_and_one_that_lives_is_not() -> None:
     assert "far:7" in found.says and mends(found) == f't.execute("{at}")'
 
 
+def test_an_old_plan_that_is_being_executed_is_not_to_be_executed_again() -> None:
+    case = Case(MOR, buckets=1)
+    case.write("a")
+    at = case.table.schedule("compaction")
+    case.clock.ms += 7 * HOUR_MS
+    case.beat(str(at))
+    found = finding(examine(case), "old-plan")
+    assert "far:7 executes it" in found.says and mends(found) == f"t.why('{at}')"
+
+
 def test_a_writer_that_died_is_found_with_or_without_a_heartbeat() -> None:
     case = Case(options=LAZY)
     case.write("a")
@@ -300,6 +310,19 @@ def test_a_plan_that_is_cancelled_and_not_aborted_is_found() -> None:
     assert at in found.says and mends(found) == f't.execute_abort("{at}")'
     case.table.clean()
     assert not examine(case).of("cancelled-not-aborted")
+
+
+def test_a_cancelled_plan_whose_executor_lives_ends_by_itself() -> None:
+    case = Case()
+    at = _clustering(case)
+    case.beat(at)
+    case.table.request_cancel(at)
+    health = examine(case)
+    assert health.is_healthy and not health.of("cancelled-not-aborted")
+    found = finding(health, "cancelled-ending")
+    assert "far:7" in found.says and mends(found) == f"t.why('{at}')"
+    case.clock.ms += HOUR_MS
+    assert examine(case).of("cancelled-not-aborted")
 
 
 def test_clusterings_that_are_cancelled_again_and_again_are_found_with_or_without_a_plan() -> None:

@@ -51,6 +51,19 @@ def test_a_cancelled_plan_is_aborted_rather_than_executed() -> None:
     assert not case.why(path).has("held-by-plan")
 
 
+@pytest.mark.parametrize("cancels", [False, True])
+def test_a_file_of_a_plan_that_somebody_executes_is_left_to_them(cancels: bool) -> None:
+    case = Case(options=ONE)
+    case.write("a")
+    case.write("b")
+    plan = str(case.table.schedule("clustering"))
+    case.beat(plan)
+    if cancels:
+        case.table.request_cancel(plan)
+    (path,) = case.bases()[-1:]
+    assert typed(case.why(path)) == [f"t.why('{plan}')"]
+
+
 def test_a_file_may_be_named_by_its_name_or_by_an_absolute_path() -> None:
     case = Case()
     (path,) = case.versions(1)
