@@ -253,7 +253,8 @@ def _check_small_files(now: HealthFacts) -> Iterator[Finding]:
 
 
 def _check_orphans(now: HealthFacts) -> Iterator[Finding]:
-    facts, young, due = now.facts, 0, 0
+    facts = now.facts
+    unknown, young, due = 0, 0, 0
     for file in facts.files.files:
         at = requested_at_of(file.name)
         if at is None or at in facts.pending or at in facts.marked:
@@ -261,15 +262,26 @@ def _check_orphans(now: HealthFacts) -> Iterator[Finding]:
         write = facts.files.writes.get(at)
         if (write and file.path in write.paths) or file.path in facts.holders:
             continue
-        is_old = facts.now_ms - file.modified_ms > facts.orphan_age_ms
-        young, due = young + (not is_old), due + is_old
+        if at not in facts.ended:
+            unknown += 1
+        elif facts.now_ms - file.modified_ms > facts.orphan_age_ms:
+            due += 1
+        else:
+            young += 1
     clean = next_steps.clean(facts.root)
-    if due:
+    if due and not facts.services.clean.sweeps_orphans:
+        says = f"{due} data file(s) are orphans, and stay: lentic.clean.sweep_orphans is off."
+        yield Finding(NOTE, "orphan-kept", says)
+    elif due:
         says = f"{due} data file(s) are orphans: no commit names them, and nobody sees them."
         yield Finding(WARNING, "orphans", says, clean)
     if young:
         says = f"{young} data file(s) that no commit names are too young to be swept."
         yield Finding(NOTE, "young-orphans", says)
+    if unknown:
+        says = f"{unknown} data file(s) that no commit names are older than all that the timeline "
+        says += "and its history know: nobody can say what they are, and no clean sweeps them."
+        yield Finding(NOTE, "orphan-unknown", says)
     left = {at for at in facts.marked if at not in facts.pending}
     if left:
         says = f"{len(left)} instant(s) that have ended left markers behind."

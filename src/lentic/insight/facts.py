@@ -44,6 +44,8 @@ class Facts:
     """By requested time: the rollback or restore on the active timeline that undoes it."""
     cancels: Mapping[str, int] = field(default_factory=dict)
     """By `partition/file_id`: how many clusterings for the file group were cancelled in a row."""
+    ended: frozenset[RequestedAt] = frozenset()
+    """Those whose files no commit names and nobody waits for: what a sweep of orphans may take."""
     marked: frozenset[RequestedAt] = frozenset()
     """Instants whose markers are still there."""
     partitions: frozenset[str] = frozenset()

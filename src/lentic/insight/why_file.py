@@ -298,6 +298,13 @@ def _why_left(facts: Facts, asked: _Asked) -> Iterator[Reason]:
         return
     if asked.path in facts.holders:
         yield Reason("held-by-plan", f"{facts.holders[asked.path][0]} names it")
+    if asked.at not in facts.ended:
+        yield Reason(
+            "orphan-unknown",
+            "it is older than all that the timeline and its history know: nobody can say what it "
+            "is, and no clean sweeps it",
+        )
+        return
     may_go_ms = asked.info.modified_ms + facts.orphan_age_ms
     if facts.now_ms <= may_go_ms:
         yield Reason(

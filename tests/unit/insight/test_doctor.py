@@ -198,6 +198,45 @@ def test_orphans_are_found_when_they_are_old_and_noted_before() -> None:
     assert not examine(case).of("orphans")
 
 
+def test_files_that_no_clean_sweeps_are_noted_without_a_command_that_does_nothing() -> None:
+    case = Case()
+    case.write("a")
+    path = case.put_stray("20250101000000000")
+    case.clock.ms += 2 * HOUR_MS
+    health = examine(case)
+    assert health.is_healthy and not health.of("orphans")
+    found = finding(health, "orphan-unknown")
+    assert found.severity is Severity.NOTE and "1 data file(s)" in found.says
+    assert found.remedy is None
+    case.table.clean(wait=True)
+    assert case.storage.info(path) is not None, "as was said"
+
+
+def test_orphans_that_an_option_keeps_are_noted_without_a_command_that_does_nothing() -> None:
+    case = Case(options={"lentic.clean.sweep_orphans": False})
+    path = case.put_stray(case.write("a"))
+    case.clock.ms += 2 * HOUR_MS
+    health = examine(case)
+    assert health.is_healthy and finding(health, "orphan-kept").remedy is None
+    case.table.clean(wait=True)
+    assert case.storage.info(path) is not None, "as was said"
+
+
+def test_what_only_the_history_knows_counts_as_known() -> None:
+    case = Case(options=KEEP)
+    for number in range(6):
+        case.write("a", day=f"d{number}")
+    case.table.archive()
+    stray = case.put_stray("20250101000000000", "d5")
+    known = case.put_stray(str(case.table.history()[0].requested_at), "d5")
+    case.clock.ms += 2 * HOUR_MS
+    health = examine(case)
+    assert "1 data file(s)" in finding(health, "orphan-unknown").says
+    assert "1 data file(s)" in finding(health, "orphans").says, "the history knows its maker"
+    case.table.clean(wait=True)
+    assert case.storage.info(stray) is not None and case.storage.info(known) is None
+
+
 def test_a_lock_that_a_dead_owner_left_is_found() -> None:
     case = Case()
     held = LockState().taken(

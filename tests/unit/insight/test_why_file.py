@@ -270,6 +270,18 @@ def test_a_file_whose_maker_nobody_knows_says_so() -> None:
     assert "neither the timeline nor the history" in says(case.why(path), "unknown-maker")
 
 
+def test_a_file_that_is_older_than_all_that_is_known_is_not_swept_and_says_so() -> None:
+    case = Case()
+    case.write("a")
+    path = case.put_stray("20250101000000000")
+    case.clock.ms += 2 * HOUR_MS
+    answer = case.why(path)
+    assert "nobody can say what it is" in says(answer, "orphan-unknown")
+    assert not answer.has("orphan-due") and typed(answer) == []
+    case.table.clean(wait=True)
+    assert case.storage.info(path) is not None, "as was said"
+
+
 def test_nothing_is_cleaned_while_a_restore_is_pending() -> None:
     case = Case(options=ONE)
     old = case.versions(4)[0]
