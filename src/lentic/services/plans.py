@@ -147,12 +147,13 @@ def _load_files(storage: Storage, plan: Instant) -> frozenset[str]:
     """Every data file that the plan names. None of one that does not read: it has to be shown all
     the same, and whoever executes it is told."""
     try:
-        return _named_files(storage, plan)
+        return load_plan_files(storage, plan)
     except (Corrupt, MissingFile):
         return frozenset()
 
 
-def _named_files(storage: Storage, plan: Instant) -> frozenset[str]:
+def load_plan_files(storage: Storage, plan: Instant) -> frozenset[str]:
+    """Every data file that a pending plan names, of whatever kind it is."""
     match plan.action:
         case Action.COMPACTION | Action.LOGCOMPACTION:
             return compaction_inputs(load_compaction_plan(storage, plan))
