@@ -129,7 +129,7 @@ class Runner:
         if LOOK in ward.rests.resting(now_s, ""):
             return
         try:
-            facts = ward.look(self._out.open_table, self.orders.services, self.orders.budget)
+            facts = ward.look(self._out.open_table, self.orders.budget)
         except Exception as error:
             # Whatever it is, the other tables must not wait for it.
             ward.close()
