@@ -72,6 +72,23 @@ def test_a_file_may_be_named_by_its_name_or_by_an_absolute_path() -> None:
         assert case.why(text).question == path
 
 
+def test_a_file_that_is_read_is_found_whatever_folders_stand_before_its_name() -> None:
+    """Where a shell completes a path, it begins somewhere else than at the table."""
+    case = Case()
+    (path,) = case.versions(1)
+    for text in (f"./{path}", f"lake/t/{path}", f"elsewhere/{path.rpartition('/')[2]}"):
+        answer = case.why(text)
+        assert answer.question == path and answer.fact("visible") == "yes"
+
+
+def test_a_path_that_nobody_knows_is_looked_at_as_it_is_written() -> None:
+    case = Case()
+    case.write("a")
+    path = "d/x_0-0-0_20260101000000001.parquet"
+    answer = case.why(path)
+    assert answer.question == path and answer.has("never-there")
+
+
 def test_a_log_is_told_with_its_slice() -> None:
     case = Case(MOR, buckets=1)
     case.write("a")
