@@ -81,7 +81,11 @@ def test_the_page_on_operating_runs(tmp_path: Path) -> None:
 def test_the_page_on_operating_names_every_reason_that_keeps_a_file_or_keeps_it_small() -> None:
     page = (DOCS / "operating.md").read_text("utf-8")
     insight = Path(lentic.__file__).parent / "insight"
-    for module, kept in (("why_small.py", "small-"), ("why_file.py", "retained-by-")):
+    for module, kept in (
+        ("why_small.py", "small-"),
+        ("why_file.py", "retained-by-"),
+        ("why_file.py", "orphan-"),
+    ):
         codes = re.findall(rf'"({kept}[a-z-]+)"', (insight / module).read_text("utf-8"))
         assert codes
         for code in codes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -38,7 +39,14 @@ from lentic.coordination.heartbeat import Pulse, Watch
 from lentic.coordination.lock import LockProvider
 from lentic.coordination.providers import choose_lock, probe_first
 from lentic.engine import Engine, LocalEngine
-from lentic.errors import ConfigError, MissingFile, SchemaMismatch, TableExists, TableNotFound
+from lentic.errors import (
+    ConfigError,
+    Corrupt,
+    MissingFile,
+    SchemaMismatch,
+    TableExists,
+    TableNotFound,
+)
 from lentic.format import layout
 from lentic.format.avro_schema import avro_schema_json
 from lentic.format.ddl import parse_ddl
@@ -63,6 +71,7 @@ from lentic.write.column_groups import ensure_sound_groups
 
 Names = str | Sequence[str] | None
 
+_log = logging.getLogger(__name__)
 _watches: dict[tuple[str, Pulse], Watch] = {}
 
 
@@ -119,12 +128,29 @@ def open_parts(path: str, settings: Settings, spark: Any = None) -> tuple[OpenTa
 
 
 def load_table_config(storage: Storage) -> TableConfig:
-    """What the table at `storage` is; `TableNotFound` if nothing is there."""
+    """What the table at `storage` is; `TableNotFound` if nothing is there.
+
+    Apache Hudi makes a backup of the file, deletes it and writes it anew: the backup counts while
+    the file is not there, or not whole.
+    """
+    damaged: Corrupt | None = None
     for path in (layout.PROPERTIES, layout.PROPERTIES_BACKUP):
         try:
-            return decode_table_config(storage.read(path), path)
-        except MissingFile:
+            config = decode_table_config(storage.read(path), path)
+        except (MissingFile, Corrupt) as error:
+            damaged = damaged or (error if isinstance(error, Corrupt) else None)
             continue
+        if damaged is not None:
+            says = "%s/%s does not read, and its backup is taken instead: %s"
+            _log.warning(says, storage.root, damaged.where, damaged.what)
+        return config
+    if damaged is not None:
+        raise Corrupt(
+            damaged.what,
+            where=f"{storage.root}/{damaged.where}",
+            safe="nothing was read or written",
+            next_step=damaged.next_step or "bring the file back from a copy of the table",
+        )
     raise TableNotFound(
         f"There is no table at {storage.root}.",
         safe="nothing was read or written",

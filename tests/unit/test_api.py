@@ -16,7 +16,7 @@ from lentic.api import create, create_table, load_table_config, plan_table
 from lentic.config.groups import REGISTRY, TableOptions
 from lentic.config.options import UnknownOption, resolve
 from lentic.errors import ConfigError, LenticError, SchemaMismatch, TableExists, TableNotFound
-from lentic.format.layout import PROPERTIES, PROPERTIES_BACKUP
+from lentic.format.layout import PROPERTIES
 from lentic.format.table_config import KeyGenerator, MergeMode, TableConfig, TableType
 from lentic.format.times import Zone
 from lentic.storage.memory import MemoryStorage
@@ -191,17 +191,6 @@ def test_a_table_is_created_once() -> None:
         create_table(storage, _plan(table__name="other"))
     assert storage.read(PROPERTIES) == before
     assert "lentic.open" in caught.value.next_step
-
-
-def test_a_properties_file_that_is_being_rewritten_is_read_from_its_backup() -> None:
-    storage = MemoryStorage()
-    create_table(storage, _plan())
-    storage.put_if_absent(PROPERTIES_BACKUP, storage.read(PROPERTIES))
-    storage.delete(PROPERTIES)
-    assert load_table_config(storage).name == "orders"
-    storage.delete(PROPERTIES_BACKUP)
-    with pytest.raises(TableNotFound):
-        load_table_config(storage)
 
 
 def _create(path: Path, **arguments: Any) -> lentic.Table:

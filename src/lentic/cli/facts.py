@@ -127,8 +127,10 @@ def cancelled_facts(pending: Iterable[PendingPlan], at: str) -> dict[str, Any]:
         if plan.requested_at == at:
             said = plan.cancellation
             step = {"shell": plan.next_command, "python": plan.next_step}
-            return told | {"state": "cancelled", "by": said.by, "why": said.why, "next_step": step}
-    return told | {"state": "aborted", "by": "", "why": "", "next_step": None}
+            told |= {"state": "cancelled", "by": said.by, "why": said.why, "next_step": step}
+            return told | {"executor": plan.owner if plan.is_alive else ""}
+    told |= {"state": "aborted", "by": "", "why": "", "next_step": None}
+    return told | {"executor": ""}
 
 
 def outcome_facts(outcome: Outcome | None) -> dict[str, str | None] | None:

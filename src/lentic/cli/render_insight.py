@@ -45,10 +45,12 @@ def say_cancelled(told: Mapping[str, Any]) -> str:
     at = told["requested_at"]
     if told["state"] == "aborted":
         return f"clustering {at} is aborted already: it was never committed."
+    how = "its executor or a clean comes to it, or now"
+    if told["executor"]:  # whoever aborts it now is refused
+        how = f"{told['executor']} stops; to look again"
     return (
         f"clustering {at} is cancelled: it will not be committed, whoever executes it.\n"
-        f"It ends as aborted when its executor or a clean comes to it, or now: "
-        f"{told['next_step']['shell']}"
+        f"It ends as aborted when {how}: {told['next_step']['shell']}"
     )
 
 

@@ -98,6 +98,16 @@ def _bytes(value: bytes) -> bytes:
     return _long(len(value)) + value
 
 
+def damaged(what: str, *, where: str) -> Corrupt:
+    """The error for content of the timeline that does not decode."""
+    return Corrupt(
+        what,
+        where=where,
+        safe="nothing that the file says was used",
+        next_step="bring the file back from a copy of the table",
+    )
+
+
 def decode_container(
     data: bytes, where: str, expected: tuple[SchemaName, ...] = ()
 ) -> dict[str, Any] | None:
@@ -110,14 +120,14 @@ def decode_container(
         return None
     reader = _Reader(data, where)
     if reader.take(len(_MAGIC)) != _MAGIC:
-        raise Corrupt("Not an Avro container: the magic bytes are missing.", where=f"{where}@0")
+        raise damaged("Not an Avro container: the magic bytes are missing.", where=f"{where}@0")
     header = reader.header()
     if header.get("avro.codec", b"null") != b"null":
-        raise Corrupt(f"Avro codec {header['avro.codec']!r}; the timeline uses none.", where=where)
+        raise damaged(f"Avro codec {header['avro.codec']!r}; the timeline uses none.", where=where)
     schema = _writer_schema(header.get("avro.schema", b""), where)
     name = str(schema.get("name", "") if isinstance(schema, dict) else "").rpartition(".")[2]
     if expected and name not in expected:
-        raise Corrupt(f"The file holds a {name or 'value'}, not a {expected[0]}.", where=where)
+        raise damaged(f"The file holds a {name or 'value'}, not a {expected[0]}.", where=where)
     sync = reader.take(_SYNC_BYTES)
     records: list[tuple[int, bytes]] = []  # each with its offset in the file
     while not reader.is_at_end:
@@ -126,10 +136,10 @@ def decode_container(
         size = reader.length()
         block = reader.offset, reader.take(size)
         if reader.take(_SYNC_BYTES) != sync:
-            raise Corrupt("An Avro block does not end in the sync bytes.", where=f"{where}@{at}")
+            raise damaged("An Avro block does not end in the sync bytes.", where=f"{where}@{at}")
         records += [block] * min(count, 2)
     if len(records) != 1:
-        raise Corrupt("An Avro container that does not hold exactly one record.", where=where)
+        raise damaged("An Avro container that does not hold exactly one record.", where=where)
     return _decode_record(*records[0], schema, where)
 
 
@@ -139,12 +149,12 @@ def _decode_record(offset: int, block: bytes, schema: Any, where: str) -> dict[s
         record = fastavro.schemaless_reader(stream, schema, None)
     except Exception as error:  # fastavro raises whatever the bytes happen to break
         at = f"{where}@{offset + stream.tell()}"
-        raise Corrupt(f"An Avro record does not decode: {error!r}.", where=at) from error
+        raise damaged(f"An Avro record does not decode: {error!r}.", where=at) from error
     if stream.tell() != len(block):
         at = f"{where}@{offset + stream.tell()}"
-        raise Corrupt("Bytes are left after the Avro record.", where=at)
+        raise damaged("Bytes are left after the Avro record.", where=at)
     if not isinstance(record, dict):
-        raise Corrupt("The Avro container holds a value that is no record.", where=where)
+        raise damaged("The Avro container holds a value that is no record.", where=where)
     return record
 
 
@@ -207,7 +217,7 @@ class Fields:
         return values
 
     def _corrupt(self, name: str) -> Corrupt:
-        return Corrupt(f"Field {name} holds a value it must not.", where=self.where)
+        return damaged(f"Field {name} holds a value it must not.", where=self.where)
 
 
 class _Reader:
@@ -225,7 +235,7 @@ class _Reader:
     def take(self, count: int) -> bytes:
         end = self.offset + count
         if end > len(self._data):
-            raise Corrupt(
+            raise damaged(
                 f"The Avro container ends after {len(self._data)} bytes where {end} were declared.",
                 where=f"{self._where}@{self.offset}",
             )
@@ -242,13 +252,13 @@ class _Reader:
             shift += 7
             if byte < 0x80:
                 return (value >> 1) ^ -(value & 1)
-        raise Corrupt("An Avro integer of over 64 bits.", where=f"{self._where}@{at}")
+        raise damaged("An Avro integer of over 64 bits.", where=f"{self._where}@{at}")
 
     def length(self) -> int:
         at = self.offset
         value = self.long()
         if value < 0:
-            raise Corrupt("A negative length in an Avro container.", where=f"{self._where}@{at}")
+            raise damaged("A negative length in an Avro container.", where=f"{self._where}@{at}")
         return value
 
     def header(self) -> dict[str, bytes]:
@@ -257,7 +267,7 @@ class _Reader:
             if count < 0:
                 count, _ = -count, self.length()
             if count + len(entries) > _HEADER_ENTRIES_MAX:
-                raise Corrupt("An Avro header of too many entries.", where=f"{self._where}@4")
+                raise damaged("An Avro header of too many entries.", where=f"{self._where}@4")
             for _ in range(count):
                 key = self.take(self.length()).decode("utf-8", "replace")
                 entries[key] = self.take(self.length())
@@ -266,13 +276,13 @@ class _Reader:
 
 def _writer_schema(text: bytes, where: str) -> Any:
     if len(text) > _SCHEMA_BYTES_MAX:
-        raise Corrupt(f"An Avro schema of {len(text)} bytes.", where=where)
+        raise damaged(f"An Avro schema of {len(text)} bytes.", where=where)
     try:
         return _parse_writer_schema(text)
     except _Unreadable as error:
-        raise Corrupt(f"The Avro schema is refused: {error}.", where=where) from error
+        raise damaged(f"The Avro schema is refused: {error}.", where=where) from error
     except Exception as error:  # as for records: bad schemas fail in many ways
-        raise Corrupt(f"The Avro schema does not parse: {error!r}.", where=where) from error
+        raise damaged(f"The Avro schema does not parse: {error!r}.", where=where) from error
 
 
 class _Unreadable(Exception):

@@ -12,7 +12,13 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from lentic.errors import Corrupt, UnsupportedFormat
-from lentic.format.avro import Fields, SchemaName, decode_container, encode_container
+from lentic.format.avro import (
+    Fields,
+    SchemaName,
+    damaged,
+    decode_container,
+    encode_container,
+)
 from lentic.format.layout import data_file, is_data_path
 from lentic.format.names import parse_log_file
 from lentic.format.times import RequestedAt
@@ -187,7 +193,7 @@ def decode_commit_metadata(data: bytes, where: str) -> CommitMetadata:
     """The metadata in a completed or inflight file; an empty file is empty metadata."""
     record = Fields(decode_container(data, where, _KINDS) or {}, where)
     if data and "partitionToWriteStats" not in record.values:
-        raise Corrupt("The metadata of a write does not say which files it wrote.", where=where)
+        raise damaged("The metadata of a write does not say which files it wrote.", where=where)
     stats: list[WriteStat] = []
     cdc_files: list[str] = []
     by_partition = record.record("partitionToWriteStats")
@@ -238,11 +244,11 @@ def _ensure_inside(stat: WriteStat, where: str) -> None:
         _ensure_data_path(stat.path, where)
     names = [*stat.log_files, *filter(None, [stat.base_file])]
     if stat.path and stat.path != data_file(stat.partition, stat.name):
-        raise Corrupt(f"{stat.path!r} does not lie in partition {stat.partition!r}.", where=where)
+        raise damaged(f"{stat.path!r} does not lie in partition {stat.partition!r}.", where=where)
     if any("/" in name or not is_data_path(name) for name in names):
-        raise Corrupt(f"The write stat of {stat.path!r} names no plain file.", where=where)
+        raise damaged(f"The write stat of {stat.path!r} names no plain file.", where=where)
 
 
 def _ensure_data_path(path: str, where: str) -> None:
     if not is_data_path(path):
-        raise Corrupt(f"{path!r} is not the path of a data file of the table.", where=where)
+        raise damaged(f"{path!r} is not the path of a data file of the table.", where=where)

@@ -171,12 +171,23 @@ def decode_table_config(data: bytes, where: str) -> TableConfig:
 
     `UnsupportedFormat` if this release would misread it, `Corrupt` if it contradicts itself.
     """
+    if not data.strip():
+        raise _damaged("The file is empty.", where)
     config = _parse_config(decode_properties(data, where), where)
     # Whoever writes this file ends it with a line end. A bucket count that lost its last digit
     # would still be one, and rows would be looked for in the wrong places; so with column groups.
     if (config.buckets is not None or config.column_groups) and not data.endswith(b"\n"):
-        raise Corrupt("The last line of the file is cut short.", where=where)
+        raise _damaged("The last line of the file is cut short.", where)
     return config
+
+
+def _damaged(what: str, where: str, next_step: str = "") -> Corrupt:
+    return Corrupt(
+        what,
+        where=where,
+        safe="nothing was read or written",
+        next_step=next_step or "bring the file back from a copy of the table",
+    )
 
 
 def _parse_config(values: Mapping[str, str], where: str) -> TableConfig:
@@ -190,7 +201,7 @@ def _parse_config(values: Mapping[str, str], where: str) -> TableConfig:
     ordering = _parse_list(values.get(_ORDERING_FIELDS) or values.get(_ORDERING_ALIAS, ""))
     merge_mode = _parse(values, _MERGE_MODE, MergeMode, where, infer_merge_mode(ordering))
     if merge_mode is MergeMode.EVENT_TIME_ORDERING and not ordering:
-        raise Corrupt(f"{_MERGE_MODE}={merge_mode} without {_ORDERING_FIELDS}.", where=where)
+        raise _damaged(f"{_MERGE_MODE}={merge_mode} without {_ORDERING_FIELDS}.", where)
     metadata_partitions = _parse_list(
         f"{values.get(_MDT_PARTITIONS, '')},{values.get(_MDT_INFLIGHT, '')}"
     )
@@ -244,11 +255,10 @@ def _ensure_checksum(values: Mapping[str, str], database: str, name: str, where:
     stored = _parse(values, _CHECKSUM, _parse_int, where)
     computed = table_checksum(database, name)
     if stored != computed:
-        raise Corrupt(
+        raise _damaged(
             f"{_CHECKSUM} is {stored}, but table {database}.{name} has {computed}.",
-            where=where,
-            safe="nothing was read or written",
-            next_step="restore the file from its .backup, or correct the table's name in it",
+            where,
+            "bring the file back from a copy of the table, or correct the table's name in it",
         )
 
 
@@ -267,14 +277,14 @@ def _parse_buckets(values: Mapping[str, str], where: str) -> int | None:
         return None
     buckets = _parse(values, _BUCKETS, _parse_int, where)
     if not 1 <= buckets <= _BUCKETS_MAX:
-        raise Corrupt(f"{_BUCKETS}={buckets} is not from 1 to {_BUCKETS_MAX}.", where=where)
+        raise _damaged(f"{_BUCKETS}={buckets} is not from 1 to {_BUCKETS_MAX}.", where)
     return buckets
 
 
 def _required(values: Mapping[str, str], key: str, where: str) -> str:
     value = values.get(key, "")
     if not value:
-        raise Corrupt(f"{key} is missing.", where=where, next_step="restore it from .backup")
+        raise _damaged(f"{key} is missing.", where)
     return value
 
 
@@ -291,7 +301,7 @@ def _parse(
     try:
         return parse(text)
     except ValueError as error:
-        raise Corrupt(f"{key}={text[:100]} has no meaning.", where=where) from error
+        raise _damaged(f"{key}={text[:100]} has no meaning.", where) from error
 
 
 def _parse_int(text: str) -> int:

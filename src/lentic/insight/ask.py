@@ -28,6 +28,7 @@ from lentic.services.archive import list_due
 from lentic.services.due import is_archive_due
 from lentic.services.plans import age_s, heartbeat_age_s, is_planned, load_plan
 from lentic.storage.base import Storage
+from lentic.storage.open import locate_inside
 from lentic.timeline.aborted_history import load_aborted
 from lentic.timeline.history import load_archived, load_archived_after
 from lentic.timeline.instant import WRITES, Instant
@@ -179,27 +180,29 @@ def _archived_rollbacks(storage: Storage, at: RequestedAt) -> tuple[Instant, ...
 
 
 def find_path(table: OpenTable, what: str) -> str:
-    """The path, within the table, of the data file that a name or path means."""
+    """The path, within the table, of the data file that a name or path means.
+
+    A path may begin at the table or, on a local disk, at the current directory: that is how a
+    shell completes it. A name is a file's own in the whole table, whatever stands before it.
+    """
     root = table.storage.root.rstrip("/")
-    path = what.removeprefix("file://").removeprefix(root + "/")
-    name = path.rpartition("/")[2]
+    name = what.rpartition("/")[2]
     at = requested_at_of(name)
-    if at is None or not layout.is_data_path(path):
+    paths = _parse_paths(root, what)
+    if at is None or not paths:
         raise InvalidPath(
             f"{what!r} is no data file of this table.",
             where=root,
             safe="nothing was read",
             next_step="name a base or log file, as the storage lists it",
         )
-    if "/" in path or table.storage.info(path) is not None:
-        return path
-    timeline = load_timeline(table.storage)
-    writes = load_writes(table.storage, timeline, {at})
-    named = writes[at].paths if at in writes else frozenset()
-    announced = markers.list_announced(table.storage, at)
-    for known in (*sorted(named), *announced):
-        if known.rpartition("/")[2] == name:
-            return known
+    for path in paths:
+        if table.storage.info(path) is not None:
+            return path
+    if (known := _find_named(table.storage, at, name)) is not None:
+        return known
+    if "/" in paths[0]:
+        return paths[0]
     for file in table.storage.walk(""):
         if file.name == name and not file.path.startswith(layout.HOODIE + "/"):
             return file.path
@@ -209,6 +212,23 @@ def find_path(table: OpenTable, what: str) -> str:
         safe="nothing was changed",
         next_step="look whether the name is complete, with its write token and its extension",
     )
+
+
+def _parse_paths(root: str, what: str) -> tuple[str, ...]:
+    """The paths within the table that a text may mean, the likelier first."""
+    written = what.removeprefix("file://").removeprefix(root + "/").removeprefix("./")
+    located = locate_inside(root, what)
+    found = (located, written) if located else (written,)
+    return tuple(path for path in dict.fromkeys(found) if layout.is_data_path(path))
+
+
+def _find_named(storage: Storage, at: RequestedAt, name: str) -> str | None:
+    """The file of that name which the write at `at` names, or its markers announce."""
+    writes = load_writes(storage, load_timeline(storage), {at})
+    named = writes[at].paths if at in writes else frozenset()
+    announced = markers.list_announced(storage, at)
+    known = (*sorted(named), *announced)
+    return next((path for path in known if path.rpartition("/")[2] == name), None)
 
 
 # --- keys ---------------------------------------------------------------------------------------

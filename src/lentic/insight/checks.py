@@ -115,15 +115,20 @@ def _check_plans(now: HealthFacts) -> Iterator[Finding]:
     for plan in now.plans:
         step = next_steps.NextStep(plan.next_command, plan.next_step)
         what = f"{plan.action} {plan.requested_at}"
-        if plan.cancellation.is_requested:
+        if plan.cancellation.is_requested and plan.is_alive:
+            says = f"{what} is cancelled, and ends as aborted when {plan.owner} stops."
+            yield Finding(NOTE, "cancelled-ending", says, step)
+        elif plan.cancellation.is_requested:
             says = f"{what} is cancelled and not yet aborted: archiving waits for it."
             yield Finding(WARNING, "cancelled-not-aborted", says, step)
-        elif plan.heartbeat_age_s is not None and plan.heartbeat_age_s >= now.ttl_s:
+        elif plan.heartbeat_age_s is not None and not plan.is_alive:
             age = say_age(plan.heartbeat_age_s)
             says = f"{what} was begun by {plan.owner}, last seen {age} ago."
             yield Finding(WARNING, "dead-executor", says, step)
         elif plan.age_s >= PLAN_AGE_S:
             says = f"{what} is pending for {say_age(plan.age_s)}: cleans and archiving wait for it."
+            if plan.is_alive:
+                says += f" {plan.owner} executes it."
             yield Finding(WARNING, "old-plan", says, step)
 
 
@@ -248,7 +253,8 @@ def _check_small_files(now: HealthFacts) -> Iterator[Finding]:
 
 
 def _check_orphans(now: HealthFacts) -> Iterator[Finding]:
-    facts, young, due = now.facts, 0, 0
+    facts = now.facts
+    unknown, young, due = 0, 0, 0
     for file in facts.files.files:
         at = requested_at_of(file.name)
         if at is None or at in facts.pending or at in facts.marked:
@@ -256,15 +262,26 @@ def _check_orphans(now: HealthFacts) -> Iterator[Finding]:
         write = facts.files.writes.get(at)
         if (write and file.path in write.paths) or file.path in facts.holders:
             continue
-        is_old = facts.now_ms - file.modified_ms > facts.orphan_age_ms
-        young, due = young + (not is_old), due + is_old
+        if at not in facts.ended:
+            unknown += 1
+        elif facts.now_ms - file.modified_ms > facts.orphan_age_ms:
+            due += 1
+        else:
+            young += 1
     clean = next_steps.clean(facts.root)
-    if due:
+    if due and not facts.services.clean.sweeps_orphans:
+        says = f"{due} data file(s) are orphans, and stay: lentic.clean.sweep_orphans is off."
+        yield Finding(NOTE, "orphan-kept", says)
+    elif due:
         says = f"{due} data file(s) are orphans: no commit names them, and nobody sees them."
         yield Finding(WARNING, "orphans", says, clean)
     if young:
         says = f"{young} data file(s) that no commit names are too young to be swept."
         yield Finding(NOTE, "young-orphans", says)
+    if unknown:
+        says = f"{unknown} data file(s) that no commit names are older than all that the timeline "
+        says += "and its history know: nobody can say what they are, and no clean sweeps them."
+        yield Finding(NOTE, "orphan-unknown", says)
     left = {at for at in facts.marked if at not in facts.pending}
     if left:
         says = f"{len(left)} instant(s) that have ended left markers behind."

@@ -56,9 +56,9 @@ def check_health(
         facts = load_facts(table, sample.partitions, sample.writes)
         now = _load(table, facts)
     except LenticError as error:
-        where = f" [{error.where}]" if error.where else ""
-        says = f"The table does not read: {error.what}{where}"
-        broken = Finding(Severity.ERROR, "unreadable", says, next_steps.verify(root))
+        # What else is damaged, verify tells; of a storage that fails it knows no more than this.
+        remedy = next_steps.verify(root) if isinstance(error, Corrupt | MissingFile) else None
+        broken = Finding(Severity.ERROR, "unreadable", _say_unreadable(error), remedy)
         return Health(root, (broken,), (), ("everything else, until that is mended",))
     looked_at = (
         ("instants", len(timeline.instants)),
@@ -66,6 +66,12 @@ def check_health(
         ("files", len(facts.files.files)),
     )
     return Health(root, check_table(now), looked_at, (*sample.left_out, *_blind_spots(table)))
+
+
+def _say_unreadable(error: LenticError) -> str:
+    where = f" [{error.where}]" if error.where else ""
+    step = f" Next: {error.next_step}." if error.next_step else ""
+    return f"The table does not read: {error.what}{where}{step}"
 
 
 def _choose(storage: Storage, timeline: Timeline, partitions_max: int) -> Sample:

@@ -36,12 +36,16 @@ class Facts:
     """By name of a file, which no other has: the clean on the active timeline that names it."""
     cancelled: frozenset[RequestedAt] = frozenset()
     """Pending plans that will never complete, because their cancellation was asked for."""
+    executed: frozenset[RequestedAt] = frozenset()
+    """Pending plans that somebody seems to be at."""
     planned: Mapping[Group, Instant] = field(default_factory=dict)
     """By file group: the pending plan that is for it."""
     undone: Mapping[RequestedAt, Instant] = field(default_factory=dict)
     """By requested time: the rollback or restore on the active timeline that undoes it."""
     cancels: Mapping[str, int] = field(default_factory=dict)
     """By `partition/file_id`: how many clusterings for the file group were cancelled in a row."""
+    ended: frozenset[RequestedAt] = frozenset()
+    """Those whose files no commit names and nobody waits for: what a sweep of orphans may take."""
     marked: frozenset[RequestedAt] = frozenset()
     """Instants whose markers are still there."""
     partitions: frozenset[str] = frozenset()

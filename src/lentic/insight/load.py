@@ -7,19 +7,21 @@ from contextlib import suppress
 
 from lentic.config.clustering import PartitionFilter
 from lentic.errors import MissingFile
-from lentic.format.names import Action
+from lentic.format.names import Action, requested_at_of
 from lentic.format.times import RequestedAt
 from lentic.insight.facts import Facts, Stop
 from lentic.services import next_steps
 from lentic.services.archive import Barrier, list_barriers, load_first_needed
 from lentic.services.cancel_policy import load_cancel_counts
 from lentic.services.next_steps import NextStep
-from lentic.services.orphans import orphan_age_ms
+from lentic.services.orphans import load_ended, orphan_age_ms
+from lentic.services.plans import list_executed
 from lentic.services.protected import load_holders
 from lentic.services.schedule import planned_groups
 from lentic.services.situation import find_last_clustering
 from lentic.storage.base import Storage
 from lentic.timeline.cancel_requests import list_cancelled
+from lentic.timeline.history import load_archived_start
 from lentic.timeline.instant import PLANS, Instant
 from lentic.timeline.reader import (
     load_commit_metadata,
@@ -32,6 +34,7 @@ from lentic.timeline.timeline import Timeline
 from lentic.txn.conflicts import Group
 from lentic.txn.transaction import OpenTable
 from lentic.view.listing import load_partition_files, load_table_files
+from lentic.view.table_view import TableFiles
 from lentic.write import markers
 
 WRITES_MAX = 200
@@ -63,10 +66,12 @@ def load_facts(
         holders=load_holders(storage, timeline),
         cleans=_load_cleaned(storage, timeline),
         cancelled=frozenset(list_cancelled(storage)),
+        executed=list_executed(table, timeline),
         planned=_load_planned(storage, timeline),
         undone=load_undone(storage, timeline),
         cancels=load_cancel_counts(storage, timeline),
         partitions=_known_partitions(table, timeline),
+        ended=_load_ended(storage, timeline, files),
         marked=markers.list_marked(storage),
         last_clustering=find_last_clustering(table.storage, timeline),
         now_ms=table.world.clock.now_ms(),
@@ -120,6 +125,18 @@ def _load_cleaned(storage: Storage, timeline: Timeline) -> dict[str, Instant]:
     """By name: a plan that was made before the table was moved names paths that are none now."""
     cleans = (*timeline.completed(Action.CLEAN), *timeline.pending(Action.CLEAN))
     return {name: clean for clean in cleans for name in load_named_files(storage, clean)}
+
+
+def _load_ended(storage: Storage, timeline: Timeline, files: TableFiles) -> frozenset[RequestedAt]:
+    """What the sweep of orphans says of the makers of files that no commit names."""
+    named = {path for write in files.writes.values() for path in write.paths}
+    unnamed = (file for file in files.files if file.path not in named)
+    makers = frozenset(at for file in unnamed if (at := requested_at_of(file.name)))
+    if not makers:
+        return makers
+    known = {instant.requested_at for instant in timeline.instants}
+    start = load_archived_start(storage) if makers - known else None
+    return load_ended(storage, timeline, makers, start)
 
 
 def _known_partitions(table: OpenTable, timeline: Timeline) -> frozenset[str]:

@@ -298,6 +298,13 @@ def _why_left(facts: Facts, asked: _Asked) -> Iterator[Reason]:
         return
     if asked.path in facts.holders:
         yield Reason("held-by-plan", f"{facts.holders[asked.path][0]} names it")
+    if asked.at not in facts.ended:
+        yield Reason(
+            "orphan-unknown",
+            "it is older than all that the timeline and its history know: nobody can say what it "
+            "is, and no clean sweeps it",
+        )
+        return
     may_go_ms = asked.info.modified_ms + facts.orphan_age_ms
     if facts.now_ms <= may_go_ms:
         yield Reason(
@@ -323,6 +330,8 @@ def _list_next_steps(facts: Facts, asked: _Asked, reasons: list[Reason]) -> Iter
     for holder in facts.holders.get(asked.path, ()) if asked.info else ():
         if holder.action is Action.SAVEPOINT and not asked.is_current:
             yield next_steps.remove_savepoint(facts.root, holder.requested_at)
+        elif holder.requested_at in facts.executed:
+            yield next_steps.ask_why(facts.root, holder.requested_at)
         elif holder.requested_at in facts.cancelled:
             yield next_steps.abort(facts.root, holder.requested_at)
         elif holder.is_pending:

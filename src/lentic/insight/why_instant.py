@@ -226,8 +226,8 @@ def _why_plan_pending(facts: InstantFacts, plan: PendingPlan) -> Iterator[Reason
     if told.is_requested:
         yield Reason(
             "cancelled",
-            "its cancellation cannot be taken back: an abort, or a clean, "
-            "removes what it wrote and ends it",
+            "its cancellation cannot be taken back: its executor once it stops, an abort or a "
+            "clean removes what it wrote and ends it",
         )
     elif plan.action in (Action.ROLLBACK, Action.RESTORE):
         yield Reason(
@@ -235,7 +235,7 @@ def _why_plan_pending(facts: InstantFacts, plan: PendingPlan) -> Iterator[Reason
         )
     elif plan.heartbeat_age_s is None:
         yield Reason("waits-for-executor", "it is planned, and nobody executes it")
-    elif plan.heartbeat_age_s >= facts.ttl_s:
+    elif not plan.is_alive:
         yield Reason("executor-dead", "whoever executed it is dead or asleep: it can be taken over")
     else:
         yield Reason("executing", "it is being executed")

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 
+from lentic.errors import LenticError
 from lentic.progress import Measure, format_measure
 
 _NOTE_MAX = 500
+_PART_MAX = 200
 
 
 class Result(StrEnum):
@@ -66,6 +68,17 @@ class Event:
     note: str = ""
 
 
+def say_error(error: Exception) -> str:
+    """What went wrong as the note of one line: its kind, what, where, and what to do next. Of a
+    long one the end of what is left out, and not where and what to do."""
+    kind = f"{type(error).__name__}: "
+    if not isinstance(error, LenticError):
+        return kind + str(error)
+    rest = f" [{_one_line(error.where, _PART_MAX)}]" if error.where else ""
+    rest += f"; next: {_one_line(error.next_step, _PART_MAX)}" if error.next_step else ""
+    return kind + _one_line(error.what, _NOTE_MAX - len(kind) - len(rest)) + rest
+
+
 def format_text(event: Event) -> str:
     """One line for people."""
     took = f"{event.seconds:.2f} s"
@@ -111,6 +124,6 @@ def _time(at_ms: int) -> str:
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _one_line(text: str) -> str:
+def _one_line(text: str, most: int = _NOTE_MAX) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _NOTE_MAX else line[: _NOTE_MAX - 1] + "…"
+    return line if len(line) <= most else line[: most - 1] + "…"

@@ -19,7 +19,7 @@ from lentic.format.names import Action
 from lentic.format.times import RequestedAt, parse_epoch_ms
 from lentic.runner.decide import Facts, Seen
 from lentic.services.due import Situation
-from lentic.services.situation import load_situation
+from lentic.services.situation import load_situation, pick_last_clustering
 from lentic.timeline.cancel_requests import list_cancelled
 from lentic.timeline.instant import PLANS, Instant
 from lentic.timeline.reader import load_is_removable, load_timeline
@@ -36,9 +36,9 @@ class Known:
     removable: Mapping[RequestedAt, bool] = field(default_factory=dict)
 
 
-def look(table: OpenTable, known: Known | None, *, clusters: bool) -> Known:
+def look(table: OpenTable, known: Known | None) -> Known:
     """What is known of the table now. `known` is from the look before; the same comes back if the
-    timeline is the same. `clusters`: whether somebody asks when the last clustering was."""
+    timeline is the same."""
     names = sorted(file.name for file in table.storage.list_files(layout.TIMELINE))
     digest = hashlib.sha256("\n".join(names).encode()).hexdigest()
     if known is not None and known.digest == digest:
@@ -47,11 +47,16 @@ def look(table: OpenTable, known: Known | None, *, clusters: bool) -> Known:
     properties = table.storage.read(layout.PROPERTIES)
     timeline = load_timeline(table.storage)
     plans = timeline.pending(*PLANS)
+    now = load_situation(table, timeline, clusters=False)
+    # By the names that are known: it is asked of every table, and should cost nothing.
+    now = replace(
+        now, last_clustering=pick_last_clustering(timeline, frozenset(names).__contains__)
+    )
     before = known.removable if known else {}
     return Known(
         digest=digest,
         properties=properties,
-        now=load_situation(table, timeline, clusters=clusters),
+        now=now,
         removable={
             plan.requested_at: (
                 before[plan.requested_at]

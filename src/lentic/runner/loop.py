@@ -15,7 +15,7 @@ from lentic.errors import LenticError
 from lentic.runner import metrics as told
 from lentic.runner.budget import Budget, Spent
 from lentic.runner.decide import Candidate, Duty, Facts, Service, Verb, choose, decide
-from lentic.runner.events import Event, Result, Work
+from lentic.runner.events import Event, Result, Work, say_error
 from lentic.runner.exposition import Labels
 from lentic.runner.find import Place
 from lentic.runner.metrics import Metrics, record_event, record_facts, record_look
@@ -104,8 +104,7 @@ class Runner:
         try:
             found = {place.name: place for place in self._out.find()}
         except LenticError as error:
-            note = f"{type(error).__name__}: {error.what}"
-            self._tell("", "find", now_s, Performed(Result.FAILED, note=note))
+            self._tell("", "find", now_s, Performed(Result.FAILED, note=say_error(error)))
             self._failures += 1
             return
         self._found_at_s = now_s
@@ -130,15 +129,14 @@ class Runner:
         if LOOK in ward.rests.resting(now_s, ""):
             return
         try:
-            facts = ward.look(self._out.open_table, self.orders.services, self.orders.budget)
+            facts = ward.look(self._out.open_table, self.orders.budget)
         except Exception as error:
             # Whatever it is, the other tables must not wait for it.
-            what = error.what if isinstance(error, LenticError) else str(error)
             ward.close()
             self._out.metrics.set(told.TABLE_UP, 0, table=name)
-            note = f"{type(error).__name__}: {what}"
-            self._settle(ward, LOOK, Performed(Result.FAILED, note=note))
-            self._tell(name, LOOK, now_s, Performed(Result.FAILED, note=note))
+            failed = Performed(Result.FAILED, note=say_error(error))
+            self._settle(ward, LOOK, failed)
+            self._tell(name, LOOK, now_s, failed)
             return
         ward.rests = ward.rests.after_success(LOOK)
         resting = ward.rests.resting(now_s, ward.digest)

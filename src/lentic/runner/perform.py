@@ -16,7 +16,7 @@ from lentic.format.names import Action
 from lentic.format.plan_window import PlanWindow
 from lentic.format.times import RequestedAt
 from lentic.runner.decide import Duty, Seen, Service, Verb, is_dead_write
-from lentic.runner.events import Result, Work
+from lentic.runner.events import Result, Work, say_error
 from lentic.services import catalog
 from lentic.services.abort import execute_abort
 from lentic.services.archive import archive_timeline
@@ -54,15 +54,18 @@ def perform(table: OpenTable, engine: Engine, duty: Duty) -> Performed:
 def _guarded(table: OpenTable, engine: Engine, duty: Duty, on_look: OnLook) -> Performed:
     try:
         return _perform(table, engine, duty, on_look)
-    except PlanBusy as error:
-        return Performed(Result.BUSY, str(duty.at or ""), note=error.what)
-    except Conflict as error:
-        return Performed(Result.CONFLICT, str(duty.at or ""), note=error.what)
-    except LenticError as error:
-        note = f"{type(error).__name__}: {error.what}"
-        return Performed(Result.FAILED, str(duty.at or ""), note=note)
     except Exception as error:
-        return Performed(Result.FAILED, str(duty.at or ""), note=f"{type(error).__name__}: {error}")
+        return Performed(_result_of(error), str(duty.at or ""), note=say_error(error))
+
+
+def _result_of(error: Exception) -> Result:
+    match error:
+        case PlanBusy():
+            return Result.BUSY
+        case Conflict():
+            return Result.CONFLICT
+        case _:
+            return Result.FAILED
 
 
 def _perform(table: OpenTable, engine: Engine, duty: Duty, on_look: OnLook) -> Performed:

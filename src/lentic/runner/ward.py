@@ -15,7 +15,7 @@ from lentic.format import layout
 from lentic.format.table_config import decode_table_config
 from lentic.format.times import RequestedAt
 from lentic.runner.budget import Budget
-from lentic.runner.decide import Duty, Facts, Service, choose_services
+from lentic.runner.decide import Duty, Facts
 from lentic.runner.find import Place
 from lentic.runner.look import Known, load_facts, look
 from lentic.runner.rest import Rests
@@ -48,18 +48,17 @@ class Ward:
     def digest(self) -> str:
         return self.known.digest if self.known else ""
 
-    def look(self, open_table: Open, asked: frozenset[Service] | None, budget: Budget) -> Facts:
+    def look(self, open_table: Open, budget: Budget) -> Facts:
         """See what is so now; opens the table if it is not open, or is another by now."""
-        known = self._look(open_table, asked, budget)
+        known = self._look(open_table, budget)
         assert self.opened is not None
         self.known = known
         return load_facts(self.opened, known)
 
-    def _look(self, open_table: Open, asked: frozenset[Service] | None, budget: Budget) -> Known:
+    def _look(self, open_table: Open, budget: Budget) -> Known:
         for _ in range(2):
             table = self._open(open_table, budget)
-            clusters = Service.CLUSTERING in choose_services(asked, table.services)
-            known = look(table, self.known, clusters=clusters)
+            known = look(table, self.known)
             if known is self.known or _is_same_table(table, known.properties):
                 return known
             self.close()

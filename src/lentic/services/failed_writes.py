@@ -26,7 +26,7 @@ from lentic.format.times import RequestedAt
 from lentic.services.plan_age import list_older
 from lentic.services.restoring import finish_restores
 from lentic.services.rollback import execute_undo, load_undo, plan_undo, sweep_markers
-from lentic.services.signs_of_life import is_executed, sight_all
+from lentic.services.signs_of_life import is_executed, sight_all, tell_waiting
 from lentic.storage.base import Storage
 from lentic.timeline.cancel_requests import list_cancelled
 from lentic.timeline.instant import WRITES, Instant
@@ -162,6 +162,7 @@ def _await_news(table: OpenTable, old: frozenset[RequestedAt], pick: PickFailed)
     timeline = load_timeline(table.storage)
     sight_all(table)
     said = {at: load_heartbeat(table.storage, at) for at in _list_watched(timeline, old)}
+    is_told = False
     while said:
         timeline = load_timeline(table.storage)
         failed = {instant.requested_at for instant in pick(timeline)}
@@ -172,6 +173,9 @@ def _await_news(table: OpenTable, old: frozenset[RequestedAt], pick: PickFailed)
             if is_known or table.watch.has_expired(at, now):
                 del said[at]
         if said:
+            if not is_told:
+                tell_waiting(table, said)
+            is_told = True
             left_s = min(table.watch.left_s(at) for at in said)
             table.world.clock.sleep(min(table.pulse.beat_s, left_s))
 

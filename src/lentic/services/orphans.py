@@ -24,6 +24,7 @@ from lentic.format.times import RequestedAt
 from lentic.services.protected import load_protected
 from lentic.storage.base import FileInfo, Storage
 from lentic.timeline.history import History, load_history
+from lentic.timeline.instant import Instant
 from lentic.timeline.reader import load_rollback_plan, load_rollback_target, load_timeline
 from lentic.timeline.timeline import Timeline
 from lentic.txn.transaction import OpenTable
@@ -90,7 +91,7 @@ def _look_for_orphans(table: OpenTable, now_ms: int | None) -> tuple[str, ...]:
     known = {instant.requested_at for instant in timeline.instants}
     history = load_history(storage) if makers - known else History()
     writes = load_writes(storage, timeline, makers, history)
-    ended = _ended(storage, timeline, history, makers - marked)
+    ended = load_ended(storage, timeline, makers - marked, _oldest(history.instants))
     unnamed = plan_sweep(old, writes, ended)
     if not unnamed:
         return ()
@@ -112,10 +113,13 @@ def plan_sweep(
     return tuple(file.path for file in files if is_orphan(file))
 
 
-def _ended(
-    storage: Storage, timeline: Timeline, history: History, makers: Set[RequestedAt]
+def load_ended(
+    storage: Storage,
+    timeline: Timeline,
+    makers: Set[RequestedAt],
+    oldest_archived: RequestedAt | None,
 ) -> frozenset[RequestedAt]:
-    """Those of `makers` that can never complete any more, or have.
+    """Those of `makers` that can never complete any more, or have: what they left may go.
 
     One that is older than everything the timeline and the history know of may have been forgotten
     together with its commit. Unless a rollback tells of it, nobody can say what its files are.
@@ -123,11 +127,15 @@ def _ended(
     pending = {instant.requested_at for instant in timeline.pending()}
     rollbacks = timeline.completed(Action.ROLLBACK)
     undone = {load_rollback_target(storage, rollback) for rollback in rollbacks}
-    instants = (*timeline.instants, *history.instants)
-    oldest = min((i.requested_at for i in instants), default=None)
+    firsts = [at for at in (_oldest(timeline.instants), oldest_archived) if at is not None]
+    oldest = min(firsts, default=None)
     return frozenset(
         at for at in makers - pending if at in undone or (oldest is not None and oldest <= at)
     )
+
+
+def _oldest(instants: Iterable[Instant]) -> RequestedAt | None:
+    return min((instant.requested_at for instant in instants), default=None)
 
 
 def _spoken_for(storage: Storage, timeline: Timeline) -> frozenset[str]:

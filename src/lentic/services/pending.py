@@ -51,6 +51,8 @@ class PendingPlan:
     age_s: float
     heartbeat_age_s: float | None
     """Since its executor's last sign of life; None if there is none."""
+    is_alive: bool
+    """Whether somebody seems to be at it: whoever executes or aborts it now is refused."""
     partitions: int
     files: int
     bytes: int | None
@@ -89,9 +91,10 @@ def judge_plan(now: Standing) -> tuple[tuple[str, ...], NextStep]:
     if now.cancellation.is_requested:
         by, why = now.cancellation.by or "somebody", now.cancellation.why
         blockers.append(f"{by} cancelled it{': ' + why if why else ''}; it will not be committed")
-        return tuple(blockers), next_steps.abort(root, at)
     if now.is_alive:
-        return tuple(blockers), next_steps.execute(root, at)
+        return tuple(blockers), next_steps.ask_why(root, at)
+    if now.cancellation.is_requested:
+        return tuple(blockers), next_steps.abort(root, at)
     if now.removable and (now.undone_by or now.plan.state is State.INFLIGHT):
         blockers.append("it is removable and was begun: it cannot be executed again")
         return tuple(blockers), next_steps.roll_back(root, at)

@@ -64,6 +64,7 @@ def load_plan(table: OpenTable, timeline: Timeline, plan: Instant) -> PendingPla
         owner=now.owner,
         age_s=age_s(table, at),
         heartbeat_age_s=now.heartbeat_age_s,
+        is_alive=now.is_alive,
         partitions=len(folders),
         files=len(files),
         bytes=_measure(storage, files) if len(folders) <= _PARTITIONS_MEASURED else None,
@@ -121,6 +122,15 @@ def heartbeat_age_s(table: OpenTable, at: RequestedAt) -> float | None:
     return max(0.0, (table.world.clock.now_ms() - found.modified_ms) / 1000)
 
 
+def list_executed(table: OpenTable, timeline: Timeline) -> frozenset[RequestedAt]:
+    """The pending plans that somebody seems to be at. As in `Standing`, by one look: ages are by
+    this machine's clock."""
+    plans = timeline.pending(*_PLANNED)
+    ages = {plan.requested_at: heartbeat_age_s(table, plan.requested_at) for plan in plans}
+    ttl_s = table.pulse.ttl_ms / 1000
+    return frozenset(at for at, age in ages.items() if age is not None and age < ttl_s)
+
+
 def age_s(table: OpenTable, at: RequestedAt) -> float:
     """How long ago an instant was requested; 0 where its time tells nothing."""
     try:
@@ -137,12 +147,13 @@ def _load_files(storage: Storage, plan: Instant) -> frozenset[str]:
     """Every data file that the plan names. None of one that does not read: it has to be shown all
     the same, and whoever executes it is told."""
     try:
-        return _named_files(storage, plan)
+        return load_plan_files(storage, plan)
     except (Corrupt, MissingFile):
         return frozenset()
 
 
-def _named_files(storage: Storage, plan: Instant) -> frozenset[str]:
+def load_plan_files(storage: Storage, plan: Instant) -> frozenset[str]:
+    """Every data file that a pending plan names, of whatever kind it is."""
     match plan.action:
         case Action.COMPACTION | Action.LOGCOMPACTION:
             return compaction_inputs(load_compaction_plan(storage, plan))

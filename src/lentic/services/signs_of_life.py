@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
+
 from lentic.coordination.heartbeat import heartbeat_owner, load_heartbeat
 from lentic.errors import PlanBusy
 from lentic.format import layout
 from lentic.format.times import RequestedAt
 from lentic.timeline.instant import Instant
 from lentic.txn.transaction import OpenTable
+
+_log = logging.getLogger(__name__)
+_TOLD_MAX = 3
 
 
 def await_news(table: OpenTable, at: RequestedAt) -> None:
@@ -19,10 +25,22 @@ def await_news(table: OpenTable, at: RequestedAt) -> None:
     first = load_heartbeat(table.storage, at)
     if first:
         sight_all(table)
+    if first and not table.watch.has_expired(at, first):
+        tell_waiting(table, {at: first})
     while first and not table.watch.has_expired(at, first):
         table.world.clock.sleep(min(table.pulse.beat_s / 2, table.watch.left_s(at)))
         if load_heartbeat(table.storage, at) != first:
             return
+
+
+def tell_waiting(table: OpenTable, watched: Mapping[RequestedAt, bytes]) -> None:
+    """Say whose signs of life are waited for, by what their heartbeats said first, and for how
+    long: who waits for minutes without a word is taken for stuck."""
+    left_s = max(map(table.watch.left_s, watched))
+    whose = [f"{at} ({heartbeat_owner(said)})" if said else at for at, said in watched.items()]
+    more = f" and {len(whose) - _TOLD_MAX} more" if len(whose) > _TOLD_MAX else ""
+    names = ", ".join(whose[:_TOLD_MAX]) + more
+    _log.warning("waiting up to %g s for a sign of life of %s", round(left_s, 1), names)
 
 
 def sight_all(table: OpenTable) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from lentic.format import layout
 from lentic.format.names import Action, State
 from lentic.format.table_config import TableType
@@ -28,8 +30,15 @@ def load_situation(table: OpenTable, timeline: Timeline, *, clusters: bool) -> S
 
 def find_last_clustering(storage: Storage, timeline: Timeline) -> RequestedAt | None:
     """The newest replacement that was planned as a clustering."""
+    return pick_last_clustering(
+        timeline, lambda name: storage.info(layout.timeline_file(name)) is not None
+    )
+
+
+def pick_last_clustering(timeline: Timeline, has_file: Callable[[str], bool]) -> RequestedAt | None:
+    """The same where it is known which files the timeline has, by name."""
     for done in reversed(timeline.completed(Action.REPLACECOMMIT)):
         plan = Instant(done.requested_at, Action.CLUSTERING, State.REQUESTED)
-        if storage.info(layout.timeline_file(plan.file_name)) is not None:
+        if has_file(plan.file_name):
             return done.requested_at
     return None

@@ -1,7 +1,8 @@
 """What must hold of a table at any moment, whatever crashed. Each finding is one sentence.
 
 Only what the active timeline and current rows rest on is looked at: files of older slices may have
-been cleaned away, and instants archived.
+been cleaned away, and instants archived. A file that does not read is a finding, too: what rests on
+it cannot be told, and everything else is looked at all the same.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 
+from lentic.errors import Corrupt, LenticError, MissingFile
 from lentic.format import layout
 from lentic.format.names import (
     Action,
@@ -18,8 +20,10 @@ from lentic.format.names import (
     requested_at_of,
 )
 from lentic.format.times import RequestedAt
+from lentic.services.plans import is_planned, load_plan_files
 from lentic.services.savepoint import load_savepoints
 from lentic.storage.base import Storage
+from lentic.timeline.instant import WRITES, Instant
 from lentic.timeline.reader import load_commit_metadata, load_timeline
 from lentic.timeline.timeline import Timeline
 from lentic.view.files import FileGroup
@@ -29,15 +33,22 @@ from lentic.view.table_view import TableFiles, gone_paths
 
 def verify_table(storage: Storage) -> list[str]:
     """Findings against the invariants; an empty list is a sound table."""
-    timeline = load_timeline(storage)
-    files = load_table_files(storage, timeline)
-    groups = files.groups()
+    try:
+        timeline = load_timeline(storage)
+    except (Corrupt, MissingFile) as error:
+        return [_say_unread(error), *_check_ends(storage)]
+    unread = dict(_list_unread(storage, timeline))
+    files, lacks = _load_files(storage, timeline)
+    present = {f.path: f.size for f in (files.files if files else storage.walk(""))}
+    groups = files.groups() if files else ()
+    readable = Timeline(tuple(i for i in timeline.instants if i not in unread))
     return [
         *_check_times(timeline),
+        *dict.fromkeys((*unread.values(), *lacks)),
         *_check_slices(groups),
         *(f"{path} holds current rows and is not there" for path in gone_paths(groups)),
-        *_check_sizes(storage, timeline, {file.path: file.size for file in files.files}),
-        *_check_savepoints(storage, timeline, {file.path for file in files.files}),
+        *_check_sizes(storage, readable, present),
+        *_check_savepoints(storage, readable, present.keys()),
         *_check_ends(storage),
         *_check_promises(storage, timeline),
     ]
@@ -56,6 +67,40 @@ def verify_listed(storage: Storage, timeline: Timeline, files: TableFiles) -> li
         *_check_ends(storage),
         *_check_promises(storage, timeline),
     ]
+
+
+def _list_unread(storage: Storage, timeline: Timeline) -> Iterator[tuple[Instant, str]]:
+    """The instants that do not say what they did or what they are going to do."""
+    for instant in timeline.instants:
+        try:
+            _load_content(storage, instant)
+        except (Corrupt, MissingFile) as error:
+            if isinstance(error, Corrupt) or instant in load_timeline(storage).instants:
+                yield instant, _say_unread(error)
+
+
+def _load_content(storage: Storage, instant: Instant) -> None:
+    if instant.is_pending and is_planned(instant):
+        load_plan_files(storage, instant)
+    elif instant.is_completed and instant.action in WRITES:
+        load_commit_metadata(storage, instant)
+    elif instant.is_completed and instant.action is Action.SAVEPOINT:
+        load_savepoints(storage, Timeline((instant,)))
+
+
+def _say_unread(error: LenticError) -> str:
+    what = error.what.rstrip(".")
+    return f"{error.where} does not read: {what}" if error.where else what
+
+
+def _load_files(storage: Storage, timeline: Timeline) -> tuple[TableFiles | None, list[str]]:
+    """What the view is built from. None, and why, while a write does not read: what it replaced,
+    and which slice is the latest of its file groups, nobody knows."""
+    try:
+        return load_table_files(storage, timeline), []
+    except (Corrupt, MissingFile) as error:
+        blind = "which files hold current rows cannot be told until that is mended"
+        return None, [_say_unread(error), blind]
 
 
 def _check_times(timeline: Timeline) -> Iterator[str]:

@@ -34,6 +34,19 @@ def open_storage(path: str, options: Mapping[str, str]) -> FolderStorage:
     )
 
 
+def locate_inside(root: str, typed: str) -> str | None:
+    """The path under a local `root` of a file as users type it: in full, as a URL, or relative to
+    the current directory, links or not. None if it lies elsewhere, or `root` is not local."""
+    path = _path_of_file_url(typed) if typed.startswith("file:/") else typed
+    if _SCHEME.match(root) or _SCHEME.match(path):
+        return None
+    for resolve in (os.path.abspath, os.path.realpath):
+        whole, start = resolve(path), os.path.join(resolve(root), "")
+        if whole.startswith(start):
+            return whole.removeprefix(start).replace(os.sep, "/")
+    return None
+
+
 def _local(path: str, options: Mapping[str, str]) -> LocalStorage:
     if not path:
         raise ConfigError("The table path is empty.", next_step="give a directory or a URL")

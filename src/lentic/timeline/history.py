@@ -159,6 +159,16 @@ def load_archived_edge(storage: Storage) -> RequestedAt:
     return max((name.last for name in names if name), default=RequestedAt(""))
 
 
+def load_archived_start(storage: Storage) -> RequestedAt | None:
+    """The oldest requested time in the history, as the names of its files tell; None if nothing was
+    ever archived."""
+
+    def find(now: Snapshot) -> RequestedAt | None:
+        return min((file.name.first for file in now.files), default=None)
+
+    return look_at_history(storage, find)
+
+
 def look_at_history(storage: Storage, look: Callable[[Snapshot], T]) -> T:
     """What `look` finds in the folder as it is, again if it changed under its hands."""
     for _ in range(_LOOKS_MAX - 1):

@@ -20,7 +20,7 @@ from lentic.errors import InstantCancelled, shell_command
 from lentic.format import layout
 from lentic.format.names import Action, State
 from lentic.format.properties import decode_properties, encode_properties
-from lentic.format.table_config import TableConfig
+from lentic.format.table_config import TableConfig, decode_table_config
 from lentic.format.times import CompletedAt, RequestedAt, is_before
 from lentic.storage.base import Storage
 from lentic.timeline import history_store, store
@@ -244,6 +244,7 @@ class Transaction:
         """Rewrite hoodie.properties with what `change` makes of its values."""
 
         def rewrite(data: bytes) -> bytes:
+            decode_table_config(data, layout.PROPERTIES)  # else damage would be given a new date
             values = change(decode_properties(data, layout.PROPERTIES))
             return encode_properties(values, f"{why}, epoch {self.epoch}")
 

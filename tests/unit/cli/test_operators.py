@@ -58,6 +58,29 @@ def test_why_answers_for_an_instant_a_file_and_a_key(table: Table) -> None:
         assert told["reasons"][0]["says"] in shown
 
 
+def test_why_takes_the_path_of_a_file_as_a_shell_completes_it(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = table.file_slices()[0].logs[0].path
+    stray = f"stray-0_9-9-9_{table.timeline()[0].requested_at}.parquet"
+    root = Path(table.path)
+    (root / stray).write_bytes(b"x")
+    for name in (path, stray):
+        for folder, text in (
+            (root, f"./{name}"),
+            (root.parent, f"{root.name}/{name}"),
+            (root / ".hoodie", f"../{name}"),
+            (root, str(root / name)),
+            (root.parent, f"file://{root / name}"),
+        ):
+            monkeypatch.chdir(folder)
+            assert _json("why", table.path, text)["question"] == name, text
+    link = root.parent / "link"
+    link.symlink_to(root)
+    monkeypatch.chdir(link)
+    assert _json("why", str(root), f"./{path}")["question"] == path
+
+
 def test_why_shows_the_versions_of_a_key_and_who_won(table: Table) -> None:
     told = _json("why", table.path, "a")
     assert [version["ordering"] for version in told["versions"]] == [["0"], ["1"], ["2"]]
@@ -186,6 +209,18 @@ def test_cancel_says_what_is_promised_and_abort_ends_it(clustered: tuple[Table, 
     assert "aborted already" in _run("cancel", table.path, at)
     assert _json("cancel", table.path, at)["state"] == "aborted"
     assert "aborted" in _run("timeline", table.path)
+
+
+def test_cancel_leaves_the_end_to_an_executor_that_lives(clustered: tuple[Table, str]) -> None:
+    table, at = clustered
+    heartbeat = Path(table.path, layout.heartbeat(RequestedAt(at)))
+    heartbeat.parent.mkdir(parents=True, exist_ok=True)
+    heartbeat.write_text('{"host": "far", "pid": 7, "seq": 1}')
+    shown = " ".join(_run("cancel", table.path, at).split())
+    assert f"It ends as aborted when far:7 stops; to look again: lentic why {table.path}" in shown
+    told = _json("cancel", table.path, at)
+    assert told["executor"] == "far:7"
+    assert told["next_step"]["shell"] == f"lentic why {table.path} {at}"
 
 
 @says("cancel.utility")

@@ -127,6 +127,7 @@ def test_declared_lengths_beyond_the_file_are_corrupt_and_name_the_offset() -> N
     with pytest.raises(Corrupt) as caught:
         decode_container(b"Obj\x01" + _long(1) + _long(1 << 40), "x")
     assert caught.value.where == "x@11"
+    assert caught.value.safe and "copy of the table" in caught.value.next_step
     huge_string = _container(_record("string"), _long(1 << 50))
     huge_array = _container(_record({"type": "array", "items": "long"}), _long(1 << 50))
     huge_map = _container(_record({"type": "map", "values": "long"}), _long(-(1 << 50)))

@@ -258,8 +258,10 @@ def test_a_layout_we_would_misread_is_refused(key: str, value: str) -> None:
     ],
 )
 def test_a_missing_or_senseless_value_is_corrupt(key: str, value: str | None) -> None:
-    with pytest.raises(Corrupt):
+    with pytest.raises(Corrupt) as caught:
         decode_table_config(_with(**{key: value}), "x")
+    assert caught.value.safe and "copy of the table" in caught.value.next_step
+    assert ".backup" not in str(caught.value), "there may be none"
 
 
 def test_a_missing_checksum_is_fine_and_a_right_one_too() -> None:

@@ -2,43 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
 from lentic.coordination.fenced import LockState, encode_state
 from lentic.engine import LocalEngine
 from lentic.format import layout
-from lentic.insight.answers import Finding, Health, Severity
+from lentic.insight.answers import Severity
 from lentic.insight.doctor import check_health
 from lentic.table import Table
 from lentic.world import Process
 from tests.unit.builders import START_MS, WrappedStorage, rows
 from tests.unit.insight.cases import HOUR_MS, Case
+from tests.unit.insight.checkups import examine, finding, mends
 from tests.unit.verbs import COW, MOR
 
 KEEP: dict[str, Any] = {"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3}
 LAZY: dict[str, Any] = {"hoodie.clean.failed.writes.policy": "LAZY"}
-
-
-def examine(case: Case, **more: Any) -> Health:
-    """Look, and make sure that looking changed nothing."""
-    before = {file.path: file for file in case.storage.walk("")}
-    health = case.table.doctor(**more)
-    assert {file.path: file for file in case.storage.walk("")} == before
-    json.dumps(health.to_json())
-    return health
-
-
-def finding(health: Health, code: str) -> Finding:
-    found = health.of(code)
-    assert found, f"no {code} among {[f.code for f in health.findings]}"
-    return found[0]
-
-
-def mends(found: Finding) -> str:
-    assert found.remedy is not None
-    return found.remedy.python
 
 
 def test_a_new_table_is_healthy_and_so_is_one_that_was_written_to() -> None:
@@ -49,25 +29,6 @@ def test_a_new_table_is_healthy_and_so_is_one_that_was_written_to() -> None:
     assert health.is_healthy and str(health).endswith("it lies in no file of a storage")
     assert dict(health.looked_at) == {"instants": 1, "partitions": 1, "files": 2}
     assert examine(case, everything=True).is_healthy
-
-
-def test_what_does_not_hold_of_the_table_comes_first() -> None:
-    case = Case()
-    case.write("a")
-    case.write("b", day="e")
-    case.storage.delete(case.bases()[0])
-    for everything in (False, True):
-        health = examine(case, everything=everything)
-        assert health.findings[0].severity is Severity.ERROR and not health.is_healthy
-        assert "holds current rows and is not there" in finding(health, "invariant").says
-        assert mends(finding(health, "invariant")) == "t.verify()"
-
-
-def test_a_file_that_is_not_as_long_as_its_commit_says_is_found() -> None:
-    case = Case()
-    case.write("a")
-    case.storage.replace(case.bases()[0], b"short")
-    assert "has 5 bytes" in finding(examine(case), "invariant").says
 
 
 def test_a_plan_that_was_forgotten_is_found() -> None:
@@ -89,6 +50,16 @@ def test_an_executor_that_died_is_found_and_one_that_lives_is_not() -> None:
     case.clock.ms += HOUR_MS
     found = finding(examine(case), "dead-executor")
     assert "far:7" in found.says and mends(found) == f't.execute("{at}")'
+
+
+def test_an_old_plan_that_is_being_executed_is_not_to_be_executed_again() -> None:
+    case = Case(MOR, buckets=1)
+    case.write("a")
+    at = case.table.schedule("compaction")
+    case.clock.ms += 7 * HOUR_MS
+    case.beat(str(at))
+    found = finding(examine(case), "old-plan")
+    assert "far:7 executes it" in found.says and mends(found) == f"t.why('{at}')"
 
 
 def test_a_writer_that_died_is_found_with_or_without_a_heartbeat() -> None:
@@ -177,17 +148,6 @@ def test_small_files_in_buckets_are_nothing_to_be_done_about() -> None:
     assert health.is_healthy and finding(health, "small-bucketed").remedy is None
 
 
-def test_orphans_are_found_when_they_are_old_and_noted_before() -> None:
-    case = Case()
-    case.put_stray(case.write("a"))
-    assert finding(examine(case), "young-orphans").severity is Severity.NOTE
-    case.clock.ms += 2 * HOUR_MS
-    found = finding(examine(case), "orphans")
-    assert found.severity is Severity.WARNING and mends(found) == "t.clean(wait=True)"
-    case.table.clean()
-    assert not examine(case).of("orphans")
-
-
 def test_a_lock_that_a_dead_owner_left_is_found() -> None:
     case = Case()
     held = LockState().taken(
@@ -230,17 +190,6 @@ def test_a_metadata_table_and_an_older_version_are_noted() -> None:
     assert "lentic.metadata.on_write=drop" in finding(health, "metadata-table").says
     assert "version 8" in finding(health, "table-version").says
     assert health.is_healthy
-
-
-def test_a_table_that_does_not_read_is_told_so_and_not_a_crash() -> None:
-    case = Case(MOR, buckets=1)
-    case.write("a")
-    at = case.table.schedule("compaction")
-    case.storage.replace(f"{layout.TIMELINE}/{at}.compaction.requested", b"rubbish")
-    health = examine(case)
-    assert finding(health, "unreadable").severity is Severity.ERROR
-    assert str(at) in finding(health, "unreadable").says
-    assert health.not_looked_at == ("everything else, until that is mended",)
 
 
 def test_only_so_many_partitions_are_looked_at_and_the_rest_is_said() -> None:
@@ -300,6 +249,19 @@ def test_a_plan_that_is_cancelled_and_not_aborted_is_found() -> None:
     assert at in found.says and mends(found) == f't.execute_abort("{at}")'
     case.table.clean()
     assert not examine(case).of("cancelled-not-aborted")
+
+
+def test_a_cancelled_plan_whose_executor_lives_ends_by_itself() -> None:
+    case = Case()
+    at = _clustering(case)
+    case.beat(at)
+    case.table.request_cancel(at)
+    health = examine(case)
+    assert health.is_healthy and not health.of("cancelled-not-aborted")
+    found = finding(health, "cancelled-ending")
+    assert "far:7" in found.says and mends(found) == f"t.why('{at}')"
+    case.clock.ms += HOUR_MS
+    assert examine(case).of("cancelled-not-aborted")
 
 
 def test_clusterings_that_are_cancelled_again_and_again_are_found_with_or_without_a_plan() -> None:

@@ -51,12 +51,42 @@ def test_a_cancelled_plan_is_aborted_rather_than_executed() -> None:
     assert not case.why(path).has("held-by-plan")
 
 
+@pytest.mark.parametrize("cancels", [False, True])
+def test_a_file_of_a_plan_that_somebody_executes_is_left_to_them(cancels: bool) -> None:
+    case = Case(options=ONE)
+    case.write("a")
+    case.write("b")
+    plan = str(case.table.schedule("clustering"))
+    case.beat(plan)
+    if cancels:
+        case.table.request_cancel(plan)
+    (path,) = case.bases()[-1:]
+    assert typed(case.why(path)) == [f"t.why('{plan}')"]
+
+
 def test_a_file_may_be_named_by_its_name_or_by_an_absolute_path() -> None:
     case = Case()
     (path,) = case.versions(1)
     name = path.rpartition("/")[2]
     for text in (name, f"{case.opened.storage.root}/{path}"):
         assert case.why(text).question == path
+
+
+def test_a_file_that_is_read_is_found_whatever_folders_stand_before_its_name() -> None:
+    """Where a shell completes a path, it begins somewhere else than at the table."""
+    case = Case()
+    (path,) = case.versions(1)
+    for text in (f"./{path}", f"lake/t/{path}", f"elsewhere/{path.rpartition('/')[2]}"):
+        answer = case.why(text)
+        assert answer.question == path and answer.fact("visible") == "yes"
+
+
+def test_a_path_that_nobody_knows_is_looked_at_as_it_is_written() -> None:
+    case = Case()
+    case.write("a")
+    path = "d/x_0-0-0_20260101000000001.parquet"
+    answer = case.why(path)
+    assert answer.question == path and answer.has("never-there")
 
 
 def test_a_log_is_told_with_its_slice() -> None:
@@ -255,6 +285,18 @@ def test_a_file_whose_maker_nobody_knows_says_so() -> None:
     case.write("a")
     path = case.put_stray("20250101000000000")
     assert "neither the timeline nor the history" in says(case.why(path), "unknown-maker")
+
+
+def test_a_file_that_is_older_than_all_that_is_known_is_not_swept_and_says_so() -> None:
+    case = Case()
+    case.write("a")
+    path = case.put_stray("20250101000000000")
+    case.clock.ms += 2 * HOUR_MS
+    answer = case.why(path)
+    assert "nobody can say what it is" in says(answer, "orphan-unknown")
+    assert not answer.has("orphan-due") and typed(answer) == []
+    case.table.clean(wait=True)
+    assert case.storage.info(path) is not None, "as was said"
 
 
 def test_nothing_is_cleaned_while_a_restore_is_pending() -> None:

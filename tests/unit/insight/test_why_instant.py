@@ -83,6 +83,7 @@ def test_a_plan_under_way_says_who_is_at_it_and_a_dead_one_that_it_can_be_taken_
     answer = case.why(at)
     assert (answer.fact("owner"), answer.fact("last heartbeat")) == ("far:7", "5 s ago")
     assert answer.has("executing") and "far:7 executes it" in says(answer, "blocker")
+    assert typed(answer) == [f"t.why('{at}')"], "whoever executes it now would be refused"
     case.clock.ms += HOUR_MS
     dead = case.why(at)
     assert dead.has("executor-dead") and typed(dead) == [f't.execute("{at}")']

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from lentic.runner.events import Event, Result, Work, format_json, format_text
+from lentic.errors import Corrupt
+from lentic.runner.events import Event, Result, Work, format_json, format_text, say_error
 from tests.unit.builders import START_MS
 
 DONE = Event(
@@ -53,6 +54,23 @@ def test_an_error_of_several_lines_stays_on_one_and_is_bounded() -> None:
         assert "\n" not in line
         assert "first second" in line
         assert len(line) < 1_000
+
+
+def test_what_went_wrong_is_told_with_where_and_what_to_do_on_one_line() -> None:
+    error = Corrupt("It does not decode.", where="a/b@7", next_step="bring it back\nfrom a copy")
+    told = say_error(error)
+    assert told == "Corrupt: It does not decode. [a/b@7]; next: bring it back from a copy"
+    assert say_error(Corrupt("It does not decode.")) == "Corrupt: It does not decode."
+    assert say_error(ZeroDivisionError("a bug")) == "ZeroDivisionError: a bug"
+
+
+def test_of_a_long_error_where_and_what_to_do_are_left() -> None:
+    error = Corrupt("x" * 10_000, where="a/b@7", next_step="bring it back")
+    event = Event(0, "w", "t", "clean", Result.FAILED, note=say_error(error))
+    assert json.loads(format_json(event))["note"].endswith("x… [a/b@7]; next: bring it back")
+    endless = Corrupt("x" * 10_000, where="y" * 10_000, next_step="z" * 10_000)
+    note = say_error(endless)
+    assert "x…" in note and "y…" in note and note.endswith("z…") and len(note) <= 500
 
 
 def test_cleans_and_archives_say_what_they_removed() -> None:

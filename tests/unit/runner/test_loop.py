@@ -162,7 +162,7 @@ class BrokenEngine(LocalEngine):
     __slots__ = ()
 
     def run(self, work: object, tasks: object, stage: object = None) -> list[str]:
-        raise StorageError("No space is left.")
+        raise StorageError("No space is left.", where="d/x.parquet", next_step="make room")
 
 
 def test_an_action_that_fails_rests_longer_each_time_and_others_go_on() -> None:
@@ -171,7 +171,8 @@ def test_an_action_that_fails_rests_longer_each_time_and_others_go_on() -> None:
     runner = lake.runner()
     assert runner.run_cycle() == 1
     assert [(e.action, e.result) for e in lake.events] == [("compaction", Result.FAILED)]
-    assert "No space is left" in lake.events[0].note
+    said = "StorageError: No space is left. [d/x.parquet]; next: make room"
+    assert lake.events[0].note == said
     waits = []
     for _ in range(4):
         tries = len(lake.events)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from lentic.format.plan_window import Look, PlanWindow
 from lentic.runner.decide import Service
 from lentic.runner.events import Event, Result, Work
 from lentic.runner.loop import Orders
 from lentic.runner.metrics import BACKOFF, STRAYS, TABLES, Metrics, record_event, record_look
 from tests.unit.builders import completed, requested
-from tests.unit.runner.lake import Lake
+from tests.unit.runner.lake import SCHEMA, Lake
 
 
 def test_counters_count_and_gauges_hold() -> None:
@@ -109,3 +111,17 @@ def test_the_newest_completed_instants_are_told_exactly() -> None:
     assert (
         f'hoodie_latest_completed_compaction_instant{{table="one"}} {at}\n' in lake.metrics.text()
     )
+
+
+def test_the_newest_clustering_is_told_of_a_table_that_the_runner_does_not_cluster() -> None:
+    lake = Lake()
+    table = lake.add("one", commits=2, table_type="COPY_ON_WRITE", buckets=None)
+    at = table.schedule("clustering")
+    assert at is not None and table.execute(at)
+    table.insert_overwrite(pa.table([["z"], [9]], schema=SCHEMA))
+    runner = lake.runner()
+    lake.calls("one")
+    runner.run_cycle()
+    name = "hoodie_latest_completed_clustering_instant"
+    assert f'{name}{{table="one"}} {at}\n' in lake.metrics.text()
+    assert not [call for call in lake.calls("one") if call.startswith("info .hoodie/timeline")]

@@ -20,7 +20,7 @@ from lentic.services.pending import (
 from lentic.timeline.instant import Instant
 from tests.rfc.claims import says
 from tests.unit.builders import requested, rows
-from tests.unit.insight.cases import HOUR_MS, Case
+from tests.unit.insight.cases import HOUR_MS, Case, typed
 
 
 def clustering(**asked: Any) -> tuple[Case, RequestedAt]:
@@ -150,12 +150,17 @@ def standing(**known: Any) -> Standing:
     [
         ({}, f't.execute("{AT}")'),
         ({"action": Action.CLEAN}, f't.execute("{AT}")'),
-        ({"owner": "h:1", "heartbeat_age_s": 1.0}, f't.execute("{AT}")'),
+        ({"owner": "h:1", "heartbeat_age_s": 1.0}, f"t.why('{AT}')"),
+        ({"owner": "h:1", "heartbeat_age_s": 500.0}, f't.execute("{AT}")'),
         ({"removable": True}, f't.execute("{AT}")'),
         ({"removable": True, "state": State.INFLIGHT}, f't.rollback("{AT}")'),
         ({"action": Action.ROLLBACK}, "t.clean(wait=True)"),
         ({"action": Action.RESTORE}, "t.clean(wait=True)"),
         ({"cancellation": CancelState(is_requested=True)}, f't.execute_abort("{AT}")'),
+        (
+            {"cancellation": CancelState(is_requested=True), "heartbeat_age_s": 1.0},
+            f"t.why('{AT}')",
+        ),
     ],
 )
 def test_there_is_always_one_next_step_that_can_be_typed(known: dict[str, Any], call: str) -> None:
@@ -169,6 +174,25 @@ def test_a_living_executor_and_a_dead_one_are_told_apart() -> None:
     assert "h:1 executes it" in alive and "120 s" in alive
     (dead,), _ = judge_plan(standing(owner="h:1", heartbeat_age_s=500.0))
     assert dead == "h:1 began it and was last seen 500 s ago"
+
+
+@pytest.mark.parametrize("cancels", [False, True])
+def test_of_a_plan_that_somebody_executes_only_what_works_now_is_said_to_be_next(
+    cancels: bool,
+) -> None:
+    """Whoever executes or aborts it waits for a sign of life, and is refused."""
+    case, at = clustering()
+    case.beat(at)
+    if cancels:
+        case.table.request_cancel(at)
+    plan = the_plan(case)
+    assert plan.is_alive and plan.next_step == f"t.why('{at}')"
+    more = [] if cancels else [f't.request_cancel("{at}")']
+    assert typed(case.why(at)) == [f"t.why('{at}')", *more]
+    case.clock.ms += HOUR_MS
+    plan = the_plan(case)
+    assert not plan.is_alive
+    assert plan.next_step == (f't.execute_abort("{at}")' if cancels else f't.execute("{at}")')
 
 
 def test_a_plan_that_may_not_be_cancelled_has_no_policy_whatever_it_says() -> None:

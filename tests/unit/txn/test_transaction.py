@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lentic.errors import Conflict, InstantCancelled, Unavailable
+from lentic.errors import Conflict, Corrupt, InstantCancelled, Unavailable
 from lentic.format.layout import PROPERTIES, timeline_file
 from lentic.format.names import Action, State
 from lentic.format.plans import RollbackPlan, encode_rollback_plan
@@ -57,6 +57,15 @@ def test_a_write_goes_from_nothing_to_completed_with_rising_times() -> None:
     assert str(done.completed_at) > str(done.requested_at)
     assert load_timeline(table.storage).instants == (done,)
     assert table.storage.read(timeline_file(done.file_name)) == b"metadata"
+
+
+def test_properties_that_do_not_read_are_not_written_anew() -> None:
+    """What was left of them would be taken for all there is."""
+    table = new_table()
+    table.storage.replace(PROPERTIES, b"")
+    with transaction(table) as txn, pytest.raises(Corrupt):
+        txn.change_properties(lambda now: {**now, "a": "b"}, "for the test")
+    assert table.storage.read(PROPERTIES) == b""
 
 
 def test_the_timeline_is_loaded_after_the_lock_is_taken_and_let_go_at_the_end() -> None:
