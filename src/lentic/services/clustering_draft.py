@@ -88,7 +88,9 @@ def _plan_in_portions(txn: Transaction, looked: Looked, asked: ClusteringQuestio
     storage, options = txn.table.storage, txn.table.services.clustering
     ahead, later = order_partitions(looked.partitions or (), options, asked)
     plan, at, size = ClusteringPlan(()), 0, max(_PORTION, options.groups)
-    missing = {*later}
+    # Of those whose turn comes later, earlier plans left only what is worth coming back to.
+    new = frozenset(later) - {*asked.waiting}
+    missing = {*later} - new | {*_find_waiting(txn, new, asked)}
     while not plan.groups and at < len(ahead):
         portion = ahead[at : at + size]
         files = load_partition_files(storage, txn.timeline, portion)
@@ -97,8 +99,20 @@ def _plan_in_portions(txn: Transaction, looked: Looked, asked: ClusteringQuestio
         missing |= {*plan.missing}
         at += size
     missing |= {*ahead[at:]}
-    looked = replace(looked, partitions=frozenset(ahead[:at]))
+    looked = replace(looked, partitions=new.union(ahead[:at]))
     return looked, describe_look(looked, carry=missing), plan
+
+
+def _find_waiting(
+    txn: Transaction, names: frozenset[str], asked: ClusteringQuestion
+) -> tuple[str, ...]:
+    """Of partitions that the filter does not let pass yet, those in which there is something to
+    do."""
+    if not names:
+        return ()
+    files = load_partition_files(txn.table.storage, txn.timeline, names)
+    groups = ensure_none_gone(files.groups())
+    return plan_clustering(groups, txn.table.services.clustering, asked).missing
 
 
 def _look(txn: Transaction, asked: ClusteringQuestion) -> Looked:

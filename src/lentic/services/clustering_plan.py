@@ -76,13 +76,11 @@ def plan_clustering(
         by_partition.setdefault(group.id.partition, []).append(group.latest)
     chosen = choose_partitions(by_partition, options, asked)
     planned: list[ClusteringGroup] = []
-    missing = _not_yet(by_partition, chosen, options, asked)
+    later = _not_yet(by_partition, chosen, options, asked)
+    missing = {name for name in later if any(_take_on(by_partition[name], options, asked))}
     for partition in chosen:
-        small = _small(by_partition[partition], options, asked)
-        free = [p for p in small if (p.group.partition, p.group.file_id) not in asked.busy]
-        packed = tuple(_pack(free, options, asked))
+        packed, is_left = _take_on(by_partition[partition], options, asked)
         planned += packed
-        is_left = len(free) < len(small) or _is_partial(packed, free, options, asked)
         missing |= {partition} if is_left else set()
     chosen_groups, cancellation = _retry_smaller(planned, options.groups, asked.cancellation)
     missing |= {group.partition for group in planned[len(chosen_groups) :]}
@@ -215,6 +213,17 @@ def _not_yet(
             return waiting & {*skipped}
         case _:
             return set()
+
+
+def _take_on(
+    slices: Iterable[FileSlice], options: ClusteringOptions, asked: ClusteringQuestion
+) -> tuple[tuple[ClusteringGroup, ...], bool]:
+    """The groups in which a partition is clustered, and whether something of it is left to the next
+    plan; neither if there is nothing to do."""
+    small = _small(slices, options, asked)
+    free = [part for part in small if (part.group.partition, part.group.file_id) not in asked.busy]
+    packed = tuple(_pack(free, options, asked))
+    return packed, len(free) < len(small) or _is_partial(packed, free, options, asked)
 
 
 def _small(
