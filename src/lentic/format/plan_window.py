@@ -133,7 +133,15 @@ def _partitions(found: Fields, name: str) -> tuple[str, ...]:
 
 def decode_plan_window(data: bytes, where: str) -> PlanWindow | None:
     """The record in a plan, or in the metadata of what completed it; None if there is none."""
-    record = Fields(decode_container(data, where) or {}, where)
-    holder = record.record("clusteringPlan") if "clusteringPlan" in record.values else record
-    text = holder.text_map("extraMetadata").get(WINDOW_KEY)
+    text = _open(data, where).text_map("extraMetadata").get(WINDOW_KEY)
     return None if text is None else decode_window(text, where)
+
+
+def decode_missing(data: bytes, where: str) -> tuple[str, ...]:
+    """The partitions that a plan without the record, another engine's, says it left undone."""
+    return _partitions(_open(data, where), "missingSchedulePartitions")
+
+
+def _open(data: bytes, where: str) -> Fields:
+    record = Fields(decode_container(data, where) or {}, where)
+    return record.record("clusteringPlan") if "clusteringPlan" in record.values else record

@@ -8,7 +8,7 @@ from lentic.config.clustering import PartitionFilter
 from lentic.format.clustering_plan import ClusteringPlan
 from lentic.format.commit_metadata import CLUSTER
 from lentic.format.names import Action
-from lentic.format.plan_window import PlanWindow
+from lentic.format.plan_window import Look, PlanWindow
 from lentic.services.clustering_plan import (
     ClusteringQuestion,
     may_be_clustered,
@@ -58,7 +58,7 @@ def draft_clustering(
         plan,
         extra={**plan.extra, **window_extra(window)},
         missing=window.carry,
-        edge=(asked.at, Action.CLUSTERING),
+        edge=None if window.kind is Look.CHOSEN else (asked.at, Action.CLUSTERING),
     )
 
 
@@ -117,9 +117,9 @@ def _find_waiting(
 
 def _look(txn: Transaction, asked: ClusteringQuestion) -> Looked:
     storage, services = txn.table.storage, txn.table.services
-    if asked.partitions is not None:
-        return look_at_chosen(txn.timeline, asked.at, asked.partitions)
-    chosen = selection_options(services.clustering, asked)
-    subject = Subject(Action.CLUSTERING, CLUSTER, chosen, services.incremental)
+    told = selection_options(services.clustering, asked)
+    by_change = services.incremental or asked.partitions is not None
+    subject = Subject(Action.CLUSTERING, CLUSTER, told, by_change)
     looked = look(storage, txn.timeline, asked.at, subject)
-    return looked.without(lambda name: not may_be_clustered(name, services.clustering))
+    looked = looked.without(lambda name: not may_be_clustered(name, services.clustering))
+    return looked if asked.partitions is None else look_at_chosen(looked, asked.partitions)

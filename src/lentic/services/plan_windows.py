@@ -15,7 +15,12 @@ from lentic.format import layout
 from lentic.format.clustering_plan import decode_clustering_claim
 from lentic.format.commit_metadata import CommitMetadata
 from lentic.format.names import Action, State, completed_action, parse_instant_file
-from lentic.format.plan_window import PlanWindow, decode_plan_window, decode_window
+from lentic.format.plan_window import (
+    PlanWindow,
+    decode_missing,
+    decode_plan_window,
+    decode_window,
+)
 from lentic.format.times import CompletedAt, RequestedAt
 from lentic.storage.base import Storage
 from lentic.timeline.history import (
@@ -197,10 +202,14 @@ def _load_plan_window(storage: Storage, plan: Instant, action: Action) -> PlanWi
     file = plan if is_said else Instant(plan.requested_at, action, State.REQUESTED)
     path = layout.timeline_file(file.file_name)
     try:
-        window = decode_plan_window(storage.read(path), path)
+        data = storage.read(path)
+        window = decode_plan_window(data, path)
+        missing = () if window else decode_missing(data, path)
     except (MissingFile, Corrupt):
         return Doubt(f"the plan at {plan.requested_at} does not read")
-    return window or Doubt(f"the plan at {plan.requested_at} does not say what it looked at")
+    if window is None:
+        return Doubt(f"the plan at {plan.requested_at} does not say what it looked at", missing)
+    return window
 
 
 def _archived_windows(storage: Storage, subject: Subject) -> Iterator[PlanWindow | Doubt]:

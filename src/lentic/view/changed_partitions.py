@@ -79,13 +79,13 @@ def find_start(windows: Iterable[PlanWindow | Doubt], now: Now) -> Start | Doubt
     carry: tuple[str, ...] = ()
     for window in windows:
         if isinstance(window, Doubt):
-            return window
+            return Doubt(window.why, tuple(dict.fromkeys((*window.carry, *carry))))
         if window.kind is Look.CHOSEN:
             continue  # it looked at nothing but what it was told to
-        if why := _find_doubt(window, now):
-            return Doubt(why, window.carry)
-        fates = now.fates(window.relies)
         carry = tuple(dict.fromkeys((*window.carry, *window.dropped, *carry)))
+        if why := _find_doubt(window, now):
+            return Doubt(why, carry)
+        fates = now.fates(window.relies)
         if not fates.gone:
             return Start(window, carry, fates.aborted)
         doubt = Doubt(f"the plan at {fates.gone[0]} was rolled back", carry)

@@ -101,6 +101,15 @@ def test_where_every_window_relied_on_what_is_gone_the_reason_names_it() -> None
     assert found == Doubt(f"the plan at {requested(1)} was rolled back", ())
 
 
+def test_in_doubt_it_is_known_all_the_same_what_was_left_undone() -> None:
+    newest = window(8, relies=(requested(5),), carry=("a",), dropped=("c",))
+    said = Doubt("it does not say what it looked at", ("z",))
+    assert find_start([newest, said], now(gone=(5,))) == replace(said, carry=("z", "a", "c"))
+    other = window(4, options="other", carry=("b",))
+    found = find_start([newest, other], now(gone=(5,)))
+    assert isinstance(found, Doubt) and found.carry == ("b", "a", "c")
+
+
 @pytest.mark.parametrize(
     ("changed", "judged", "why"),
     [

@@ -1,0 +1,115 @@
+"""Planning by what changed on a table that other engines write to and plan for, too (I2, I8, R11).
+
+Apache Hudi's planner goes on from the clustering that completed last, by its requested time, and
+looks besides where that plan says something is missing. It has no net.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lentic.format.clustering_plan import (
+    ClusteringPlan,
+    decode_clustering_plan,
+    encode_clustering_plan,
+)
+from lentic.format.commit_metadata import CLUSTER
+from lentic.format.names import Action, State
+from lentic.format.plan_window import EDGE_KEY, Look
+from lentic.format.times import RequestedAt
+from lentic.timeline.instant import Instant
+from lentic.timeline.reader import load_clustering_plan, load_commit_metadata
+from tests.rfc.claims import says
+from tests.rfc.planning_scenes import Scene, one_at_a_time
+
+# --- what other planners are told ---------------------------------------------------------------
+
+
+def plan_at(scene: Scene, at: RequestedAt) -> ClusteringPlan:
+    return load_clustering_plan(scene.storage, Instant(at, Action.CLUSTERING, State.REQUESTED))
+
+
+def looked_at_by_hudi(scene: Scene) -> set[str]:
+    """Where Apache Hudi would look now."""
+    told = [(i, load_commit_metadata(scene.storage, i)) for i in scene.timeline.writes()]
+    last = max(i.requested_at for i, metadata in told if metadata.operation == CLUSTER)
+    since = (
+        metadata
+        for i, metadata in told
+        if metadata.operation != CLUSTER and str(i.completed_at) >= str(last)
+    )
+    changed = {partition for metadata in since for partition, _ in metadata.groups()}
+    return changed | {*plan_at(scene, last).missing}
+
+
+@says("I2")
+def test_a_plan_for_chosen_partitions_passes_on_all_that_it_does_not_look_at() -> None:
+    """RFC-83, Work Flow, planner step 4: whoever goes on from it must not take it for all."""
+    scene = one_at_a_time("clustering")
+    scene.write("d1", "d2")
+    scene.run()
+    scene.write("d3", "d5")
+    scene.write("d4")
+    at = scene.planned(partitions=["d4"])
+    plan = plan_at(scene, at)
+    assert scene.partitions_of(at) == {"d4"} and plan.missing == ("d2", "d3", "d5")
+    assert plan.edge is None
+    scene.execute(at)
+    assert EDGE_KEY not in load_commit_metadata(scene.storage, scene.completed(at)).extra
+    assert looked_at_by_hudi(scene) == {"d2", "d3", "d5"}
+    assert scene.looked() == {"d2", "d3", "d4", "d5"}, "ours goes on as if there had been none"
+
+
+@says("I2")
+def test_a_plan_for_chosen_partitions_passes_on_what_it_cannot_take_on() -> None:
+    """RFC-83, Work Flow, planner step 4: a plan is bounded, also where it is told where to look."""
+    scene = one_at_a_time("clustering")
+    scene.write("d1")
+    scene.run()
+    scene.write("d2", "d3")
+    at = scene.planned(partitions=["d2", "d3"])
+    assert scene.partitions_of(at) == {"d2"} and plan_at(scene, at).missing == ("d3",)
+
+
+@says("I2")
+def test_a_plan_for_chosen_partitions_passes_on_what_was_left_where_all_should_be_looked_at() -> (
+    None
+):
+    """RFC-83, Work Flow, planner step 4: in doubt it is known all the same what was left undone."""
+    scene = one_at_a_time("clustering")
+    scene.write("d1", "d2", "d3")
+    scene.run()
+    scene.tell(clustering=replace(scene.opened.services.clustering, small_bytes=10**6))
+    scene.write("d4")
+    at = scene.planned(partitions=["d4"])
+    assert plan_at(scene, at).missing == ("d2", "d3")
+    assert scene.look.kind is Look.CHOSEN
+
+
+@says("I2")
+def test_a_plan_for_chosen_partitions_passes_on_what_another_engine_left() -> None:
+    """RFC-83, Work Flow, planner step 4: the last plan may be Apache Hudi's, with its own list."""
+    scene = one_at_a_time("clustering")
+    scene.write("d1", "d2", "d3")
+    at = scene.planned()
+    path, root = scene.plan_file(at), scene.storage.root
+    plan = decode_clustering_plan(scene.storage.read(path), root, path)
+    scene.storage.replace(path, encode_clustering_plan(replace(plan, extra={}), root))
+    scene.execute(at)
+    scene.write("d4")
+    assert plan_at(scene, scene.planned(partitions=["d4"])).missing == ("d2", "d3")
+
+
+@says("I2")
+def test_what_a_filter_passes_over_stays_left_for_whoever_has_another() -> None:
+    """RFC-83: a filter leaves out what an earlier plan, without it, had left to the next."""
+    scene = one_at_a_time("clustering")
+    scene.write("d1", "d2", "d3")
+    scene.run()
+    for pattern in ("d[16]", "d[16]", "d[17]"):
+        told = replace(scene.opened.services.clustering, pattern=pattern)
+        scene.tell(clustering=told)
+        scene.write("d1")
+        at = scene.run()
+        assert scene.partitions_of(at) == {"d1"} and plan_at(scene, at).missing == ("d2", "d3")
+    assert looked_at_by_hudi(scene) == {"d2", "d3"}
