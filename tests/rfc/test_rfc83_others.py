@@ -19,8 +19,9 @@ from lentic.format.plan_window import EDGE_KEY, Look
 from lentic.format.times import RequestedAt
 from lentic.timeline.instant import Instant
 from lentic.timeline.reader import load_clustering_plan, load_commit_metadata
+from lentic.txn.transaction import transaction
 from tests.rfc.claims import says
-from tests.rfc.planning_scenes import Scene, one_at_a_time
+from tests.rfc.planning_scenes import SHARED, Scene, one_at_a_time
 
 # --- what other planners are told ---------------------------------------------------------------
 
@@ -113,3 +114,32 @@ def test_what_a_filter_passes_over_stays_left_for_whoever_has_another() -> None:
         at = scene.run()
         assert scene.partitions_of(at) == {"d1"} and plan_at(scene, at).missing == ("d2", "d3")
     assert looked_at_by_hudi(scene) == {"d2", "d3"}
+
+
+# --- what others archive ------------------------------------------------------------------------
+
+
+def archive_like_hudi(scene: Scene, upto: RequestedAt) -> None:
+    """Archive by requested times, whenever the instants completed."""
+    with transaction(scene.opened) as txn:
+        txn.archive(tuple(i for i in txn.timeline.completed() if i.requested_at <= upto))
+
+
+@says("I1", "I3", "R11")
+def test_a_slow_write_that_another_engine_archived_is_seen_by_the_clean_after_the_next() -> None:
+    """RFC-83, Background: what a clean retained lies in the past, and slow writes behind it."""
+    scene = Scene("clean", **SHARED | {"hoodie__clean__commits__retained": 3})
+    for day in ("d0", "slow", "d0"):
+        scene.write(day)
+    slow = scene.begin()
+    for _ in range(6):
+        scene.write("d0")
+    scene.finish(slow, "slow")
+    scene.write("d0")
+    archive_like_hudi(scene, slow.instant.requested_at)
+    first = scene.run()
+    assert scene.partitions_of(first) == {"d0"}
+    for _ in range(6):
+        scene.write("d0")
+    assert scene.partitions_of(scene.planned()) == {"d0", "slow"}
+    assert scene.look.kind is Look.INCREMENTAL

@@ -25,6 +25,7 @@ from lentic.format.times import CompletedAt, RequestedAt
 from lentic.storage.base import Storage
 from lentic.timeline.history import (
     find_archived,
+    last_archived_completion,
     load_archived_after,
     load_archived_last,
 )
@@ -37,6 +38,7 @@ from lentic.view.changed_partitions import (
     Now,
     Start,
     digest_options,
+    find_floor,
     find_start,
     list_completed,
     needs_history,
@@ -91,6 +93,25 @@ def load_start(
 def list_savepoints(timeline: Timeline) -> tuple[RequestedAt, ...]:
     """The savepoints there are, or are being made."""
     return tuple(i.requested_at for i in timeline.instants if i.action is Action.SAVEPOINT)
+
+
+def load_floor(
+    storage: Storage,
+    timeline: Timeline,
+    at: RequestedAt,
+    hi: CompletedAt,
+    archived_upto: RequestedAt,
+) -> RequestedAt:
+    """`find_floor`, where a write may have been archived already that completed at `hi` or later:
+    our archiving leaves it where it is, but others go by requested times alone."""
+    floor = find_floor(timeline, at, hi)
+    if not archived_upto or str(hi) == str(at):
+        return floor
+    try:
+        is_past = last_archived_completion(storage) < hi
+    except (MissingFile, Corrupt):
+        is_past = False
+    return floor if is_past else min(floor, archived_upto)
 
 
 def load_changes(

@@ -36,6 +36,7 @@ from lentic.services.plan_windows import (
     list_savepoints,
     load_aborted,
     load_changes,
+    load_floor,
     load_start,
 )
 from lentic.storage.base import FileInfo, Storage
@@ -49,7 +50,6 @@ from lentic.view.changed_partitions import (
     Doubt,
     changed_partitions,
     digest_options,
-    find_floor,
     find_last,
     order_carry,
 )
@@ -123,6 +123,7 @@ def look(
     if that is None: where something completed since the last plan, and what that left undone."""
     hi = CompletedAt(at) if upto is None else upto
     plans = list_plans(storage, timeline, subject.action)
+    archived_upto = load_archived_edge(storage)
     is_clean = subject.action is Action.CLEAN  # which is never undone, and waits for savepoints
     window = PlanWindow(
         at=at,
@@ -131,13 +132,12 @@ def look(
         hi=hi,
         relies=() if is_clean else tuple(plan.requested_at for plan in plans),
         last=find_last(timeline, hi),
-        floor=find_floor(timeline, at, hi),
+        floor=load_floor(storage, timeline, at, hi, archived_upto),
         options=digest_options(subject.options),
         savepoints=list_savepoints(timeline) if is_clean else (),
     )
     if not subject.is_incremental:
         return _look_at_all(window, "planning by what changed is switched off")
-    archived_upto = load_archived_edge(storage)
     start = load_start(storage, timeline, subject, plans, archived_upto)
     if isinstance(start, Doubt):
         return replace(_look_at_all(window, start.why), waiting=start.carry)
