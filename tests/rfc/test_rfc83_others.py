@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from lentic.format import layout
 from lentic.format.clustering_plan import (
     ClusteringPlan,
     decode_clustering_plan,
@@ -16,7 +17,14 @@ from lentic.format.clustering_plan import (
 from lentic.format.commit_metadata import CLUSTER
 from lentic.format.names import Action, State
 from lentic.format.plan_window import EDGE_KEY, Look
+from lentic.format.plans import (
+    RollbackMetadata,
+    RollbackPlan,
+    encode_rollback_metadata,
+    encode_rollback_plan,
+)
 from lentic.format.times import RequestedAt
+from lentic.services.undo_completed import roll_back_instant
 from lentic.timeline.instant import Instant
 from lentic.timeline.reader import load_clustering_plan, load_commit_metadata
 from lentic.txn.transaction import transaction
@@ -142,4 +150,84 @@ def test_a_slow_write_that_another_engine_archived_is_seen_by_the_clean_after_th
     for _ in range(6):
         scene.write("d0")
     assert scene.partitions_of(scene.planned()) == {"d0", "slow"}
+    assert scene.look.kind is Look.INCREMENTAL
+
+
+# --- what others roll back ----------------------------------------------------------------------
+
+
+def roll_back_like_hudi(scene: Scene, target: Instant) -> Instant:
+    """Undo a completed write whatever came after it: its files go, and it is off the timeline."""
+    storage = scene.storage
+    metadata = load_commit_metadata(storage, target)
+    plan = RollbackPlan(target.requested_at, target.action, tuple(sorted(metadata.paths())))
+    with transaction(scene.opened) as txn:
+        rollback = txn.request(Action.ROLLBACK, encode_rollback_plan(plan, storage.root))
+        for file in storage.list_files(layout.TIMELINE):
+            if file.name.startswith(target.requested_at):
+                storage.delete(file.path)
+    for path in plan.files:
+        storage.delete(path)
+    done = RollbackMetadata(rollback.requested_at, plan.target, plan.action, plan.files)
+    with transaction(scene.opened) as txn:
+        started = txn.start(rollback)
+        return txn.finish_rollback(started, encode_rollback_metadata(done, storage.root))
+
+
+def two_in_one() -> Scene:
+    """A table whose clusterings need two files, that looked at a partition while it was dropped."""
+    scene = Scene("clustering", **SHARED | {"hoodie__parquet__small__file__limit": 0})
+    scene.tell(clustering=replace(scene.opened.services.clustering, takes_single=False))
+    for day in ("d1", "d1", "d2"):
+        scene.table.bulk_insert(scene.rows(day))
+    scene.table.delete_partitions(["d1"])
+    scene.table.bulk_insert(scene.rows("d2"))
+    scene.table.bulk_insert(scene.rows("d3"))
+    assert scene.partitions_of(scene.run()) == {"d2"}
+    return scene
+
+
+def dropped(scene: Scene) -> Instant:
+    return next(i for i in scene.timeline.writes() if i.action is Action.REPLACECOMMIT)
+
+
+@says("I8", "R11")
+def test_what_another_engine_brings_back_by_a_rollback_is_found_whatever_came_after() -> None:
+    """RFC-83 says nothing of rollbacks: Apache Hudi undoes writes that are not the last, too."""
+    scene = two_in_one()
+    roll_back_like_hudi(scene, dropped(scene))
+    scene.table.bulk_insert(scene.rows("d4"))
+    assert scene.partitions_of(scene.planned()) == {"d1"} and "rolled back" in scene.look.why
+    scene.table.bulk_insert(scene.rows("d4"))
+    assert scene.partitions_of(scene.planned()) == {"d4"}, "once is enough"
+    assert scene.look.kind is Look.INCREMENTAL
+
+
+@says("I8", "I3")
+def test_a_rollback_that_was_archived_meanwhile_is_found_in_the_history() -> None:
+    """RFC-83 says nothing of rollbacks, and archiving takes them along."""
+    scene = two_in_one()
+    done = roll_back_like_hudi(scene, dropped(scene))
+    scene.table.bulk_insert(scene.rows("d4"))
+    archive_like_hudi(scene, done.requested_at)
+    scene.table.bulk_insert(scene.rows("d5"))
+    assert scene.partitions_of(scene.planned()) == {"d1"} and "rolled back" in scene.look.why
+
+
+@says("I8")
+def test_the_rollback_of_what_never_completed_is_no_reason_to_look_at_everything() -> None:
+    """RFC-83 says nothing of rollbacks: those of dead writers are everyday."""
+    scene = two_in_one()
+    dead, slow = scene.begin(), scene.begin()
+    scene.table.bulk_insert(scene.rows("d5", "d6"))
+    scene.table.bulk_insert(scene.rows("d5"))
+    at = scene.planned()
+    later = scene.begin()
+    for begun in (dead, later):
+        roll_back_instant(scene.opened, begun.instant.requested_at)
+    scene.finish(slow, "d7")
+    roll_back_instant(scene.opened, slow.instant.requested_at)
+    scene.table.bulk_insert(scene.rows("d6"))
+    roll_back_instant(scene.opened, at)
+    assert scene.partitions_of(scene.planned()) == {"d5", "d6"}
     assert scene.look.kind is Look.INCREMENTAL

@@ -55,10 +55,12 @@ class PlanWindow:
     relies: tuple[RequestedAt, ...] = ()
     """Plans of the service that were live, and so answered for what they had taken on."""
     last: RequestedAt = _NEVER
-    """The write that had completed last before `hi`. Writes are undone from the last one on, so
-    that while this one stands all do."""
+    """The write that had completed last before `hi`. We undo writes from the last one on."""
     floor: RequestedAt = _NEVER
     """No write that was requested earlier can complete at `hi` or later."""
+    undecided: tuple[RequestedAt, ...] = ()
+    """Writes and plans that had been requested by `at` and complete at `hi` or later, if they do.
+    All others that were requested by then had ended."""
     options: str = ""
     """Digest of the options that say what is worth planning."""
     plans: int = 0
@@ -107,6 +109,7 @@ def decode_window(text: str, where: str) -> PlanWindow:
         relies=_times(found, "relies"),
         last=found.requested_at("last") if found.text("last") else _NEVER,
         floor=found.requested_at("floor"),
+        undecided=_times(found, "undecided"),
         options=found.text("options"),
         plans=found.number("plans"),
         considered=found.number("considered"),

@@ -21,7 +21,8 @@ from lentic.format.plan_window import (
     decode_plan_window,
     decode_window,
 )
-from lentic.format.times import CompletedAt, RequestedAt
+from lentic.format.plans import decode_rolled_back
+from lentic.format.times import CompletedAt, RequestedAt, is_before
 from lentic.storage.base import Storage
 from lentic.timeline.history import (
     find_archived,
@@ -30,7 +31,7 @@ from lentic.timeline.history import (
     load_archived_last,
 )
 from lentic.timeline.instant import WRITES, Instant
-from lentic.timeline.reader import decode_write, load_commit_metadata
+from lentic.timeline.reader import decode_write, load_commit_metadata, load_rollback_target
 from lentic.timeline.timeline import Timeline
 from lentic.view.changed_partitions import (
     Doubt,
@@ -42,8 +43,11 @@ from lentic.view.changed_partitions import (
     find_start,
     list_completed,
     needs_history,
+    was_complete,
+    why_undone,
 )
 
+_UNDER_WAY = CompletedAt("9" * 17)
 _ARCHIVED_LOOK = 50
 """How many archived instants are searched for the service's last plan."""
 
@@ -79,15 +83,19 @@ def load_start(
     archived_upto: RequestedAt,
 ) -> Start | Doubt:
     """Where the next window begins, given the live plans and how far archiving has gone."""
-    restores = (i.requested_at for i in timeline.instants if i.action is Action.RESTORE)
+    restores = (i for i in timeline.instants if i.action is Action.RESTORE)
     now = Now(
         options=digest_options(subject.options),
         fates=lambda relies: _find_fates(storage, timeline, subject.action, relies, archived_upto),
         is_undone=lambda at: _is_undone(storage, timeline, at, archived_upto),
-        restored_at=max(restores, default=None),
+        rolled_back=lambda after: _list_rolled_back(storage, timeline, after),
+        restored_at=max((i.completed_at or _UNDER_WAY for i in restores), default=None),
         savepoints=frozenset(list_savepoints(timeline)),
     )
-    return find_start(_windows(storage, subject, plans, archived_upto), now)
+    try:
+        return find_start(_windows(storage, subject, plans, archived_upto), now)
+    except (Corrupt, MissingFile) as error:
+        return Doubt(f"what became of earlier plans and writes does not read: {error.what}")
 
 
 def list_savepoints(timeline: Timeline) -> tuple[RequestedAt, ...]:
@@ -129,11 +137,17 @@ def load_changes(
     try:
         history = load_archived_after(storage, f"{int(base.hi) - 1:017d}")
         for instant, content in history.contents.items():
-            if instant.action is Action.RESTORE and base.at < instant.requested_at:
-                return Doubt(f"the table was restored at {instant.requested_at}")
-            is_in = instant.completed_at is not None and instant.completed_at < hi
+            where = f"{layout.HISTORY} {instant}"
+            assert instant.completed_at is not None, instant
+            if instant.action is Action.RESTORE and is_before(base.at, instant.completed_at):
+                return Doubt(f"the table was restored at {instant.completed_at}")
+            if instant.action is Action.ROLLBACK and base.at < instant.requested_at:
+                targets = map(RequestedAt, decode_rolled_back(content, where))
+                if undone := next((t for t in targets if was_complete(base, t)), None):
+                    return Doubt(why_undone(undone))
+            is_in = instant.completed_at < hi
             if is_in and instant.action in WRITES and instant.identity not in known:
-                found.append(decode_write(content, instant, f"{layout.HISTORY} {instant}"))
+                found.append(decode_write(content, instant, where))
     except (MissingFile, Corrupt):
         return Doubt("the archived timeline does not read")
     return tuple(found)
@@ -151,6 +165,18 @@ def load_aborted(
         if window := decode_plan_window(data, path):
             found |= {*window.carry}
     return frozenset(found)
+
+
+def _list_rolled_back(
+    storage: Storage, timeline: Timeline, after: RequestedAt
+) -> Iterator[RequestedAt]:
+    for rollback in timeline.instants:
+        if rollback.action is Action.ROLLBACK and after < rollback.requested_at:
+            if target := load_rollback_target(storage, rollback):
+                yield target
+            elif rollback.is_completed:  # who archives it has taken its plan away
+                path = layout.timeline_file(rollback.file_name)
+                yield from map(RequestedAt, decode_rolled_back(storage.read(path), path))
 
 
 def _list_live(timeline: Timeline, action: Action) -> tuple[Instant, ...]:

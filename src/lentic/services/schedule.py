@@ -51,6 +51,7 @@ from lentic.view.changed_partitions import (
     changed_partitions,
     digest_options,
     find_last,
+    find_undecided,
     order_carry,
 )
 from lentic.view.files import FileSlice
@@ -133,6 +134,7 @@ def look(
         relies=() if is_clean else tuple(plan.requested_at for plan in plans),
         last=find_last(timeline, hi),
         floor=load_floor(storage, timeline, at, hi, archived_upto),
+        undecided=find_undecided(timeline, hi),
         options=digest_options(subject.options),
         savepoints=list_savepoints(timeline) if is_clean else (),
     )
