@@ -205,6 +205,27 @@ class HistoryReader:
         rest = iter(found)
         return tuple(tuple(islice(rest, count)) for count in counts)
 
+    def read_last_completion(self) -> CompletedAt:
+        """The latest completion time: the footer says it, else all times are read."""
+        footer = self._file.metadata
+        at = _TIMES.index("completionTime")
+        found: list[Any] = []
+        for number in range(footer.num_row_groups):
+            group = footer.row_group(number)
+            column = group.column(at) if at < group.num_columns else None
+            if column is None or column.path_in_schema != "completionTime":
+                break
+            stats = column.statistics
+            if stats is None or not stats.has_min_max:
+                break
+            found.append(stats.max)
+        if not found or len(found) < footer.num_row_groups:
+            return max(own.completed_at for group in self.read_times() for own in group)
+        try:
+            return max(map(CompletedAt.parse, found))
+        except (ValueError, AttributeError, TypeError, Corrupt) as error:
+            raise self._corrupt(error) from error
+
     def read_metadata(self, group: int) -> tuple[bytes, ...]:
         """The content of the completed files of one row group."""
         rows = self._read([group], ["metadata"])

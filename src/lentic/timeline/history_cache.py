@@ -47,7 +47,7 @@ class CachedFile:
         """The latest completion time of its instants."""
         return _cache.get(
             (self.storage, self.info, "last"),
-            lambda: max(own.completed_at for group in self.times() for own in group),
+            lambda: self._read(lambda reader: reader.read_last_completion()),
             lambda _: _ROW_BYTES,
         )
 

@@ -66,6 +66,21 @@ def test_replacements_lie_together_for_whoever_has_to_read_them_all() -> None:
     assert reader.read_rows() == tuple(rows)
 
 
+@pytest.mark.parametrize("has_statistics", [True, False])
+def test_the_last_completion_is_found_whether_the_footer_says_it_or_not(
+    has_statistics: bool,
+) -> None:
+    rows = [replace(row(at), metadata=b"x" * 200_000) for at in (1, 2, 3)]
+    rows[0] = replace(rows[0], times=replace(rows[0].times, completed_at=completed(100)))
+    data = encode_rows(rows)
+    if not has_statistics:
+        sink = io.BytesIO()
+        pq.write_table(pq.read_table(io.BytesIO(data)), sink, write_statistics=False)
+        data = sink.getvalue()
+    reader = HistoryReader(io.BytesIO(data), name_rows(rows, 0), "here")
+    assert reader.read_last_completion() == completed(100)
+
+
 def test_the_columns_are_those_of_apache_hudi() -> None:
     file = pq.ParquetFile(io.BytesIO(encode_rows([row(1)])))
     columns = [file.schema.column(at) for at in range(6)]

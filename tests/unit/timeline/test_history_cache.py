@@ -35,4 +35,4 @@ def test_a_file_is_opened_once_for_all_contents_and_never_again() -> None:
         assert tuple(content for group in found for content in group) == contents
         assert file.last_completion() == completed(999)
     opened = [call for call in storage.calls if call == ("open_input", path)]
-    assert len(opened) == 2, "for the times, and for the contents"
+    assert len(opened) == 3, "for the times, the contents and the last completion"
