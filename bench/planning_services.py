@@ -11,10 +11,15 @@ turns, plan by plan, so that a machine that is slower for a while is slower for 
 service is `ok` if the calls are the same at every size and the slowest size is within 20% of the
 fastest, by the clock and by processor time, made and scheduled; else `OVER`.
 
+Each service has a second set of rows, `old`, where the three partitions are among those of long
+ago: who made their files has to be looked up in the history, and whether a replacement has ended
+them since. There nothing of the history is in memory when a plan begins, as in a process that was
+just started.
+
 The tables are real folders on this machine's disk: a directory and a base file per partition, empty
-files where nobody looks inside, made by commits of a thousand partitions each that lie in the
-archived timeline, merged into one file. The partitions that are written to, their logs and base
-files, and all plans and commits since are made by lentic itself.
+files where nobody looks inside, made by commits of some hundred partitions each that lie in the
+archived timeline, merged into one file, each with a replacement after it. The partitions that are
+written to, their logs and base files, and all plans and commits since are made by lentic itself.
 """
 
 from __future__ import annotations
@@ -51,14 +56,18 @@ from lentic.format.plan_window import PlanWindow
 from lentic.format.times import CompletedAt, RequestedAt
 from lentic.services.catalog import SERVICES
 from lentic.services.explain import draft
+from lentic.timeline import history_cache, reader
+from lentic.timeline.bounded_cache import BoundedCache
 from lentic.timeline.reader import load_timeline
 from lentic.txn.transaction import OpenTable
 
 SIZES = "1000,10000,100000,640000"
 FULL_MAX = 640_000
 HOT = 3
-PER_COMMIT = 1_000
+PER_COMMIT = 300
+ENDED = 10
 REPEATS = 200
+REPEATS_OLD = 50
 LIMIT = 1.2
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("v", pa.int64())])
 OPTIONS = {
@@ -87,12 +96,17 @@ def main() -> int:
     sizes = [int(size) for size in given.sizes.split(",")]
     folder = Path(tempfile.mkdtemp(prefix="lentic-planning-", dir=given.folder))
     try:
-        tables = {size: _make_table(folder / f"table-{size}", size)._opened for size in sizes}
+        tables = {size: _make_table(folder / f"new-{size}", size, _HOT_ONES) for size in sizes}
+        olds = {size: _make_table(folder / f"old-{size}", size, _old_ones(size)) for size in sizes}
         os.sync()  # else the disk is busy with what was made while plans are measured
         gc.collect()
         gc.freeze()  # what making the tables left in memory is none of a planner's business
         made = {service: _measure(tables, service, _make_once, REPEATS) for service in SERVICES}
         published = {s: _measure(tables, s, _schedule_once, REPEATS) for s in SERVICES}
+        for service in SERVICES:
+            old = f"{service}, old"
+            made[old] = _measure(olds, service, _forgetting(_make_once), REPEATS_OLD)
+            published[old] = _measure(olds, service, _forgetting(_schedule_once), REPEATS_OLD)
         whole = {size: _looking_at_all(tables[size]) for size in sizes if size <= given.full_max}
         full = {service: _measure(whole, service, _make_once, 1) for service in SERVICES}
     finally:
@@ -108,36 +122,49 @@ def _looking_at_all(table: OpenTable) -> OpenTable:
 # --- a table ------------------------------------------------------------------------------------
 
 
-def _make_table(path: Path, size: int) -> lentic.Table:
-    """A table that every service has looked after once, then a commit or two to hot partitions."""
+_HOT_ONES = tuple(f"hot-{number}" for number in range(HOT))
+
+
+def _old_ones(size: int) -> tuple[str, ...]:
+    """Partitions of long ago, each made by another commit."""
+    return tuple(_old(number * (size - HOT) // HOT) for number in range(HOT))
+
+
+def _old(number: int) -> str:
+    return f"old-{number:06d}"
+
+
+def _make_table(path: Path, size: int, touched: tuple[str, ...]) -> OpenTable:
+    """A table that every service has looked after once, then a commit or two to some partitions."""
     begun = time.perf_counter()
     lentic.create(str(path), SCHEMA, key="id", partition_by="part", buckets=1)
     table = lentic.open(str(path), options=OPTIONS)
     for value in range(3):
-        table.upsert(_rows(value))
+        table.upsert(_rows(value, _HOT_ONES))
     for service in ("log_compaction", "compaction", "clustering", "clean"):
         plan = table.schedule(service)
         assert plan is not None, service
         table.execute(plan)
-    _plant(path, size - HOT)
+    _plant(path, size - HOT, touched)
     for value in range(3, 6):  # so often that there is something to fold, and to clean
-        table.upsert(_rows(value))
+        table.upsert(_rows(value, touched))
     table.compact()
-    table.upsert(_rows(6))
-    table.upsert(_rows(7))
+    table.upsert(_rows(6, touched))
+    table.upsert(_rows(7, touched))
     took = time.perf_counter() - begun
     print(f"{size:,} partitions made in {took:.0f} s", file=sys.stderr, flush=True)
-    return table
+    return table._opened
 
 
-def _rows(value: int) -> pa.Table:
-    parts = [f"hot-{number}" for number in range(HOT)]
-    return pa.table([[f"k-{p}" for p in parts], parts, [value] * HOT], schema=SCHEMA)
+def _rows(value: int, parts: tuple[str, ...]) -> pa.Table:
+    keys = [f"k-{part}" for part in parts]
+    return pa.table([keys, list(parts), [value] * len(parts)], schema=SCHEMA)
 
 
-def _plant(path: Path, count: int) -> None:
+def _plant(path: Path, count: int, touched: tuple[str, ...]) -> None:
     """Partitions of long ago: folders and files, and archived commits that name them."""
-    rows = list(_archived(path, count))
+    content = next((path / _HOT_ONES[0]).glob("*.parquet")).read_bytes()
+    rows = list(_archived(path, count, dict.fromkeys(touched, content)))
     name, data = name_rows(rows, 2), encode_rows(rows)
     history = path / layout.HISTORY
     history.mkdir(parents=True, exist_ok=True)
@@ -146,21 +173,29 @@ def _plant(path: Path, count: int) -> None:
     (history / "_version_").write_text("1")
 
 
-def _archived(path: Path, count: int) -> Iterator[ArchivedRow]:
+def _archived(path: Path, count: int, contents: dict[str, bytes]) -> Iterator[ArchivedRow]:
     for number, start in enumerate(range(0, count, PER_COMMIT)):
-        at = RequestedAt(f"20200101{2 * number:09d}")
-        done = CompletedAt(f"20200101{2 * number + 1:09d}")
+        at = RequestedAt(f"20200101{4 * number:09d}")
         stats = []
         for partition in range(start, min(start + PER_COMMIT, count)):
-            folder = f"old-{partition:06d}"
+            folder = _old(partition)
             file_id = f"00000000-{partition:08d}-0"
             name = format_base_file(BaseFileName(file_id, "0-0-0", at))
             os.mkdir(path / folder)
-            os.close(os.open(path / folder / name, os.O_CREAT | os.O_WRONLY))
+            (path / folder / name).write_bytes(contents.get(folder, b""))
             stats.append(_stat(file_id, folder, name))
         metadata = CommitMetadata("UPSERT", False, tuple(stats))
-        times = ArchivedTimes(at, Action.DELTACOMMIT, done)
-        yield ArchivedRow(times, encode_commit_metadata(metadata))
+        yield _row(4 * number, Action.DELTACOMMIT, encode_commit_metadata(metadata))
+        # Groups that nobody has seen since.
+        ended = {f"gone-{number:06d}": tuple(f"{n:08d}-{number:08d}-0" for n in range(ENDED))}
+        replaced = CommitMetadata("INSERT_OVERWRITE", False, (), {}, ended)
+        content = encode_commit_metadata(replaced, replaces=True)
+        yield _row(4 * number + 2, Action.REPLACECOMMIT, content)
+
+
+def _row(number: int, action: Action, content: bytes) -> ArchivedRow:
+    at, done = RequestedAt(f"20200101{number:09d}"), CompletedAt(f"20200101{number + 1:09d}")
+    return ArchivedRow(ArchivedTimes(at, action, done), content)
 
 
 def _stat(file_id: str, partition: str, name: str) -> WriteStat:
@@ -204,6 +239,17 @@ def _make_once(table: OpenTable, service: str) -> Cost:
     return replace(cost, considered=looks[-1].considered)
 
 
+def _forgetting(once: Callable[[OpenTable, str], Cost]) -> Callable[[OpenTable, str], Cost]:
+    """The same with nothing of what was archived in memory."""
+
+    def forget(table: OpenTable, service: str) -> Cost:
+        for module, name in ((history_cache, "_cache"), (reader, "_decoded")):
+            setattr(module, name, BoundedCache(64 << 20))
+        return once(table, service)
+
+    return forget
+
+
 def _schedule_once(table: OpenTable, service: str) -> Cost:
     """Publish a plan, and take it away as if it never was."""
     looks: list[PlanWindow] = []
@@ -233,8 +279,8 @@ def _report(
     full: dict[str, dict[int, Cost]],
 ) -> int:
     print(
-        f"{'':<16}{'':>11}{'':>10}{'plan made':>25}{'scheduled':>25}{'full look':>32}\n"
-        f"{'service':<16}{'partitions':>11}{'looked at':>10}"
+        f"{'':<21}{'':>11}{'':>10}{'plan made':>25}{'scheduled':>25}{'full look':>32}\n"
+        f"{'service':<21}{'partitions':>11}{'looked at':>10}"
         + 2 * f"{'calls':>7}{'cpu ms':>9}{'wall ms':>9}"
         + f"{'calls':>12}{'cpu ms':>10}{'wall ms':>10}"
     )
@@ -242,15 +288,15 @@ def _report(
     for service in made:
         for size in sizes:
             kinds = (made[service][size], published[service][size])
-            line = f"{service:<16}{size:>11,}{kinds[0].considered:>10}"
+            line = f"{service:<21}{size:>11,}{kinds[0].considered:>10}"
             line += "".join(f"{c.calls:>7}{c.cpu_ms:>9.1f}{c.wall_ms:>9.1f}" for c in kinds)
-            if (whole := full[service].get(size)) is not None:
+            if (whole := full.get(service, {}).get(size)) is not None:
                 line += f"{whole.calls:>12,}{whole.cpu_ms:>10.0f}{whole.wall_ms:>10.0f}"
             print(line)
         verdicts = [_judge(made[service]), _judge(published[service])]
         over += not all(is_flat for is_flat, _ in verdicts)
         for (is_flat, said), what in zip(verdicts, ("made", "scheduled"), strict=True):
-            print(f"{service:<16}{what}: {said}: {'ok' if is_flat else 'OVER'}")
+            print(f"{service:<21}{what}: {said}: {'ok' if is_flat else 'OVER'}")
         print()
     return 1 if over else 0
 

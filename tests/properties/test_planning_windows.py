@@ -168,7 +168,13 @@ class World:
             floor=find_floor(timeline, at, hi),
         )
         start = find_start(
-            self.windows(), Now(options="", fates=self.fates, is_undone=lambda at: False)
+            self.windows(),
+            Now(
+                options="",
+                fates=self.fates,
+                is_undone=lambda at: False,
+                rolled_back=lambda after: (),
+            ),
         )
         if isinstance(start, Doubt):
             everything = frozenset(self.writes.values()) | frozenset(self.old.values())

@@ -103,6 +103,25 @@ def test_i2_a_partition_that_is_not_due_at_this_hour_is_carried_to_its_own() -> 
 
 
 @says("I2")
+def test_i2_a_partition_with_nothing_to_do_is_not_carried_to_its_hour() -> None:
+    """RFC-83: what a filter leaves out is left undone only if there is something to do."""
+    scene = Scene(
+        "clustering",
+        hoodie__clustering__plan__partition__filter__mode="DAY_ROLLING",
+        hoodie__clustering__plan__strategy__single__group__clustering__enabled=False,
+        hoodie__parquet__small__file__limit=0,
+    )
+    days = [f"d{number}" for number in range(60)]
+    scene.write(*days)
+    clock_of(scene.opened).ms += 3_600_000 * 12
+    assert scene.plan() is None and scene.look.kind is Look.FULL and scene.look.carry == ()
+    scene.write("d1", "d2")  # the same file groups
+    scene.table.bulk_insert(scene.rows("d3", "d4"))
+    scene.plan()
+    assert scene.look.kind is Look.INCREMENTAL and scene.look.carry == ("d3", "d4")
+
+
+@says("I2")
 def test_i2_the_newest_partitions_that_are_skipped_come_once_newer_ones_are_there() -> None:
     """RFC-83: a filter for recent days goes by all partitions, of which a window shows some."""
     scene = Scene(

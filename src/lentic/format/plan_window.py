@@ -55,10 +55,12 @@ class PlanWindow:
     relies: tuple[RequestedAt, ...] = ()
     """Plans of the service that were live, and so answered for what they had taken on."""
     last: RequestedAt = _NEVER
-    """The write that had completed last before `hi`. Writes are undone from the last one on, so
-    that while this one stands all do."""
+    """The write that had completed last before `hi`. We undo writes from the last one on."""
     floor: RequestedAt = _NEVER
     """No write that was requested earlier can complete at `hi` or later."""
+    undecided: tuple[RequestedAt, ...] = ()
+    """Writes and plans that had been requested by `at` and complete at `hi` or later, if they do.
+    All others that were requested by then had ended."""
     options: str = ""
     """Digest of the options that say what is worth planning."""
     plans: int = 0
@@ -107,6 +109,7 @@ def decode_window(text: str, where: str) -> PlanWindow:
         relies=_times(found, "relies"),
         last=found.requested_at("last") if found.text("last") else _NEVER,
         floor=found.requested_at("floor"),
+        undecided=_times(found, "undecided"),
         options=found.text("options"),
         plans=found.number("plans"),
         considered=found.number("considered"),
@@ -133,7 +136,15 @@ def _partitions(found: Fields, name: str) -> tuple[str, ...]:
 
 def decode_plan_window(data: bytes, where: str) -> PlanWindow | None:
     """The record in a plan, or in the metadata of what completed it; None if there is none."""
-    record = Fields(decode_container(data, where) or {}, where)
-    holder = record.record("clusteringPlan") if "clusteringPlan" in record.values else record
-    text = holder.text_map("extraMetadata").get(WINDOW_KEY)
+    text = _open(data, where).text_map("extraMetadata").get(WINDOW_KEY)
     return None if text is None else decode_window(text, where)
+
+
+def decode_missing(data: bytes, where: str) -> tuple[str, ...]:
+    """The partitions that a plan without the record, another engine's, says it left undone."""
+    return _partitions(_open(data, where), "missingSchedulePartitions")
+
+
+def _open(data: bytes, where: str) -> Fields:
+    record = Fields(decode_container(data, where) or {}, where)
+    return record.record("clusteringPlan") if "clusteringPlan" in record.values else record

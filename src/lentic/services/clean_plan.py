@@ -134,11 +134,12 @@ def plan_clean_upto(
     if not doomed:
         return None, waiting
     savepoints = ",".join(i.requested_at for i in timeline.completed(Action.SAVEPOINT))
+    active = timeline.writes()  # none, if the last was undone and those before it are archived
     plan = CleanPlan(
         policy=str(options.policy),
         files=tuple(sorted(doomed)),
         retained=(retained.requested_at, retained.action) if retained else None,
-        last_completed=timeline.writes()[-1].requested_at,
+        last_completed=active[-1].requested_at if active else None,
         extra={SAVEPOINTS_KEY: savepoints} if savepoints else {},
     )
     return plan, waiting

@@ -8,7 +8,7 @@ from lentic.config.clustering import PartitionFilter
 from lentic.format.clustering_plan import ClusteringPlan
 from lentic.format.commit_metadata import CLUSTER
 from lentic.format.names import Action
-from lentic.format.plan_window import PlanWindow
+from lentic.format.plan_window import Look, PlanWindow
 from lentic.services.clustering_plan import (
     ClusteringQuestion,
     may_be_clustered,
@@ -58,7 +58,7 @@ def draft_clustering(
         plan,
         extra={**plan.extra, **window_extra(window)},
         missing=window.carry,
-        edge=(asked.at, Action.CLUSTERING),
+        edge=None if window.kind is Look.CHOSEN else (asked.at, Action.CLUSTERING),
     )
 
 
@@ -88,7 +88,9 @@ def _plan_in_portions(txn: Transaction, looked: Looked, asked: ClusteringQuestio
     storage, options = txn.table.storage, txn.table.services.clustering
     ahead, later = order_partitions(looked.partitions or (), options, asked)
     plan, at, size = ClusteringPlan(()), 0, max(_PORTION, options.groups)
-    missing = {*later}
+    # Of those whose turn comes later, earlier plans left only what is worth coming back to.
+    new = frozenset(later) - {*asked.waiting}
+    missing = {*later} - new | {*_find_waiting(txn, new, asked)}
     while not plan.groups and at < len(ahead):
         portion = ahead[at : at + size]
         files = load_partition_files(storage, txn.timeline, portion)
@@ -97,15 +99,27 @@ def _plan_in_portions(txn: Transaction, looked: Looked, asked: ClusteringQuestio
         missing |= {*plan.missing}
         at += size
     missing |= {*ahead[at:]}
-    looked = replace(looked, partitions=frozenset(ahead[:at]))
+    looked = replace(looked, partitions=new.union(ahead[:at]))
     return looked, describe_look(looked, carry=missing), plan
+
+
+def _find_waiting(
+    txn: Transaction, names: frozenset[str], asked: ClusteringQuestion
+) -> tuple[str, ...]:
+    """Of partitions that the filter does not let pass yet, those in which there is something to
+    do."""
+    if not names:
+        return ()
+    files = load_partition_files(txn.table.storage, txn.timeline, names)
+    groups = ensure_none_gone(files.groups())
+    return plan_clustering(groups, txn.table.services.clustering, asked).missing
 
 
 def _look(txn: Transaction, asked: ClusteringQuestion) -> Looked:
     storage, services = txn.table.storage, txn.table.services
-    if asked.partitions is not None:
-        return look_at_chosen(txn.timeline, asked.at, asked.partitions)
-    chosen = selection_options(services.clustering, asked)
-    subject = Subject(Action.CLUSTERING, CLUSTER, chosen, services.incremental)
+    told = selection_options(services.clustering, asked)
+    by_change = services.incremental or asked.partitions is not None
+    subject = Subject(Action.CLUSTERING, CLUSTER, told, by_change)
     looked = look(storage, txn.timeline, asked.at, subject)
-    return looked.without(lambda name: not may_be_clustered(name, services.clustering))
+    looked = looked.without(lambda name: not may_be_clustered(name, services.clustering))
+    return looked if asked.partitions is None else look_at_chosen(looked, asked.partitions)

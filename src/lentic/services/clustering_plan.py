@@ -68,19 +68,20 @@ def plan_clustering(
     """A plan for the latest slices of `groups`; without groups if there is nothing to do.
 
     Named as missing are partitions of which something is left to the next plan: slices that another
-    plan has, groups beyond the limit, and what the filter does not let pass yet.
+    plan has, groups beyond the limit, what is better packed another time, and what the filter does
+    not let pass yet.
     """
     by_partition: dict[str, list[FileSlice]] = {}
     for group in groups:
         by_partition.setdefault(group.id.partition, []).append(group.latest)
     chosen = choose_partitions(by_partition, options, asked)
     planned: list[ClusteringGroup] = []
-    missing = _not_yet(by_partition, chosen, options, asked)
+    later = _not_yet(by_partition, chosen, options, asked)
+    missing = {name for name in later if any(_take_on(by_partition[name], options, asked))}
     for partition in chosen:
-        small = _small(by_partition[partition], options, asked)
-        free = [p for p in small if (p.group.partition, p.group.file_id) not in asked.busy]
-        planned += _pack(free, options, asked)
-        missing |= {partition} if len(free) < len(small) else set()
+        packed, is_left = _take_on(by_partition[partition], options, asked)
+        planned += packed
+        missing |= {partition} if is_left else set()
     chosen_groups, cancellation = _retry_smaller(planned, options.groups, asked.cancellation)
     missing |= {group.partition for group in planned[len(chosen_groups) :]}
     return ClusteringPlan(
@@ -214,6 +215,17 @@ def _not_yet(
             return set()
 
 
+def _take_on(
+    slices: Iterable[FileSlice], options: ClusteringOptions, asked: ClusteringQuestion
+) -> tuple[tuple[ClusteringGroup, ...], bool]:
+    """The groups in which a partition is clustered, and whether something of it is left to the next
+    plan; neither if there is nothing to do."""
+    small = _small(slices, options, asked)
+    free = [part for part in small if (part.group.partition, part.group.file_id) not in asked.busy]
+    packed = tuple(_pack(free, options, asked))
+    return packed, len(free) < len(small) or _is_partial(packed, free, options, asked)
+
+
 def _small(
     slices: Iterable[FileSlice], options: ClusteringOptions, asked: ClusteringQuestion
 ) -> list[FileSlice]:
@@ -240,6 +252,26 @@ def _pack(
         size += part.size
     if len(held) > 1 or (held and takes_single):
         yield _group(held, options)
+
+
+def _is_partial(
+    packed: Sequence[ClusteringGroup],
+    slices: Sequence[FileSlice],
+    options: ClusteringOptions,
+    asked: ClusteringQuestion,
+) -> bool:
+    """Whether the next plan may pack the partition better. What a clustering did itself is no
+    change to it, so that it would not come back: neither to what was packed in small groups because
+    it had been cancelled, nor to a slice that was left alone, and may go together with the fewer
+    that the others become. In buckets slices never come together."""
+    if not packed or asked.is_bucketed:
+        return False
+    uncancelled = replace(asked, cancellation=replace(asked.cancellation, cancelled={}))
+    if packed != tuple(_pack(slices, options, uncancelled)):
+        return True
+    taken = sum(len(group.slices) for group in packed)
+    made = sum(group.outputs for group in packed)
+    return made < taken and taken < len(slices)
 
 
 def _group_bytes(

@@ -15,16 +15,23 @@ from lentic.format import layout
 from lentic.format.clustering_plan import decode_clustering_claim
 from lentic.format.commit_metadata import CommitMetadata
 from lentic.format.names import Action, State, completed_action, parse_instant_file
-from lentic.format.plan_window import PlanWindow, decode_plan_window, decode_window
-from lentic.format.times import CompletedAt, RequestedAt
+from lentic.format.plan_window import (
+    PlanWindow,
+    decode_missing,
+    decode_plan_window,
+    decode_window,
+)
+from lentic.format.plans import decode_rolled_back
+from lentic.format.times import CompletedAt, RequestedAt, is_before
 from lentic.storage.base import Storage
 from lentic.timeline.history import (
     find_archived,
+    last_archived_completion,
     load_archived_after,
     load_archived_last,
 )
 from lentic.timeline.instant import WRITES, Instant
-from lentic.timeline.reader import decode_write, load_commit_metadata
+from lentic.timeline.reader import decode_write, load_commit_metadata, load_rollback_target
 from lentic.timeline.timeline import Timeline
 from lentic.view.changed_partitions import (
     Doubt,
@@ -32,11 +39,15 @@ from lentic.view.changed_partitions import (
     Now,
     Start,
     digest_options,
+    find_floor,
     find_start,
     list_completed,
     needs_history,
+    was_complete,
+    why_undone,
 )
 
+_UNDER_WAY = CompletedAt("9" * 17)
 _ARCHIVED_LOOK = 50
 """How many archived instants are searched for the service's last plan."""
 
@@ -72,20 +83,43 @@ def load_start(
     archived_upto: RequestedAt,
 ) -> Start | Doubt:
     """Where the next window begins, given the live plans and how far archiving has gone."""
-    restores = (i.requested_at for i in timeline.instants if i.action is Action.RESTORE)
+    restores = (i for i in timeline.instants if i.action is Action.RESTORE)
     now = Now(
         options=digest_options(subject.options),
         fates=lambda relies: _find_fates(storage, timeline, subject.action, relies, archived_upto),
         is_undone=lambda at: _is_undone(storage, timeline, at, archived_upto),
-        restored_at=max(restores, default=None),
+        rolled_back=lambda after: _list_rolled_back(storage, timeline, after),
+        restored_at=max((i.completed_at or _UNDER_WAY for i in restores), default=None),
         savepoints=frozenset(list_savepoints(timeline)),
     )
-    return find_start(_windows(storage, subject, plans, archived_upto), now)
+    try:
+        return find_start(_windows(storage, subject, plans, archived_upto), now)
+    except (Corrupt, MissingFile) as error:
+        return Doubt(f"what became of earlier plans and writes does not read: {error.what}")
 
 
 def list_savepoints(timeline: Timeline) -> tuple[RequestedAt, ...]:
     """The savepoints there are, or are being made."""
     return tuple(i.requested_at for i in timeline.instants if i.action is Action.SAVEPOINT)
+
+
+def load_floor(
+    storage: Storage,
+    timeline: Timeline,
+    at: RequestedAt,
+    hi: CompletedAt,
+    archived_upto: RequestedAt,
+) -> RequestedAt:
+    """`find_floor`, where a write may have been archived already that completed at `hi` or later:
+    our archiving leaves it where it is, but others go by requested times alone."""
+    floor = find_floor(timeline, at, hi)
+    if not archived_upto or str(hi) == str(at):
+        return floor
+    try:
+        is_past = last_archived_completion(storage) < hi
+    except (MissingFile, Corrupt):
+        is_past = False
+    return floor if is_past else min(floor, archived_upto)
 
 
 def load_changes(
@@ -103,11 +137,17 @@ def load_changes(
     try:
         history = load_archived_after(storage, f"{int(base.hi) - 1:017d}")
         for instant, content in history.contents.items():
-            if instant.action is Action.RESTORE and base.at < instant.requested_at:
-                return Doubt(f"the table was restored at {instant.requested_at}")
-            is_in = instant.completed_at is not None and instant.completed_at < hi
+            where = f"{layout.HISTORY} {instant}"
+            assert instant.completed_at is not None, instant
+            if instant.action is Action.RESTORE and is_before(base.at, instant.completed_at):
+                return Doubt(f"the table was restored at {instant.completed_at}")
+            if instant.action is Action.ROLLBACK and base.at < instant.requested_at:
+                targets = map(RequestedAt, decode_rolled_back(content, where))
+                if undone := next((t for t in targets if was_complete(base, t)), None):
+                    return Doubt(why_undone(undone))
+            is_in = instant.completed_at < hi
             if is_in and instant.action in WRITES and instant.identity not in known:
-                found.append(decode_write(content, instant, f"{layout.HISTORY} {instant}"))
+                found.append(decode_write(content, instant, where))
     except (MissingFile, Corrupt):
         return Doubt("the archived timeline does not read")
     return tuple(found)
@@ -125,6 +165,18 @@ def load_aborted(
         if window := decode_plan_window(data, path):
             found |= {*window.carry}
     return frozenset(found)
+
+
+def _list_rolled_back(
+    storage: Storage, timeline: Timeline, after: RequestedAt
+) -> Iterator[RequestedAt]:
+    for rollback in timeline.instants:
+        if rollback.action is Action.ROLLBACK and after < rollback.requested_at:
+            if target := load_rollback_target(storage, rollback):
+                yield target
+            elif rollback.is_completed:  # who archives it has taken its plan away
+                path = layout.timeline_file(rollback.file_name)
+                yield from map(RequestedAt, decode_rolled_back(storage.read(path), path))
 
 
 def _list_live(timeline: Timeline, action: Action) -> tuple[Instant, ...]:
@@ -197,10 +249,14 @@ def _load_plan_window(storage: Storage, plan: Instant, action: Action) -> PlanWi
     file = plan if is_said else Instant(plan.requested_at, action, State.REQUESTED)
     path = layout.timeline_file(file.file_name)
     try:
-        window = decode_plan_window(storage.read(path), path)
+        data = storage.read(path)
+        window = decode_plan_window(data, path)
+        missing = () if window else decode_missing(data, path)
     except (MissingFile, Corrupt):
         return Doubt(f"the plan at {plan.requested_at} does not read")
-    return window or Doubt(f"the plan at {plan.requested_at} does not say what it looked at")
+    if window is None:
+        return Doubt(f"the plan at {plan.requested_at} does not say what it looked at", missing)
+    return window
 
 
 def _archived_windows(storage: Storage, subject: Subject) -> Iterator[PlanWindow | Doubt]:

@@ -36,6 +36,7 @@ from lentic.services.plan_windows import (
     list_savepoints,
     load_aborted,
     load_changes,
+    load_floor,
     load_start,
 )
 from lentic.storage.base import FileInfo, Storage
@@ -49,8 +50,8 @@ from lentic.view.changed_partitions import (
     Doubt,
     changed_partitions,
     digest_options,
-    find_floor,
     find_last,
+    find_undecided,
     order_carry,
 )
 from lentic.view.files import FileSlice
@@ -77,6 +78,8 @@ class Looked:
     base: PlanWindow | None = None
     waiting: tuple[str, ...] = ()
     """What earlier plans left undone, oldest first."""
+    left: frozenset[str] = frozenset()
+    """What would have to be looked at and is not: it stays undone."""
 
     @property
     def is_idle(self) -> bool:
@@ -91,11 +94,13 @@ class Looked:
         return max(self.writes, len(self.partitions)) >= _WORTH_A_NOTE
 
     def without(self, passed_over: Callable[[str], bool]) -> Looked:
-        """The same but for partitions that the service will never have anything to do with."""
+        """The same but for partitions that the service, as it is told to, will never have anything
+        to do with. What was left there stays left, for whoever is told something else."""
+        left = self.left.union(filter(passed_over, self.waiting))
         if self.partitions is None:
-            return self
+            return replace(self, left=left)
         kept = frozenset(p for p in self.partitions if not passed_over(p))
-        return replace(self, partitions=kept)
+        return replace(self, partitions=kept, left=left)
 
 
 # --- a window -----------------------------------------------------------------------------------
@@ -119,6 +124,7 @@ def look(
     if that is None: where something completed since the last plan, and what that left undone."""
     hi = CompletedAt(at) if upto is None else upto
     plans = list_plans(storage, timeline, subject.action)
+    archived_upto = load_archived_edge(storage)
     is_clean = subject.action is Action.CLEAN  # which is never undone, and waits for savepoints
     window = PlanWindow(
         at=at,
@@ -127,24 +133,25 @@ def look(
         hi=hi,
         relies=() if is_clean else tuple(plan.requested_at for plan in plans),
         last=find_last(timeline, hi),
-        floor=find_floor(timeline, at, hi),
+        floor=load_floor(storage, timeline, at, hi, archived_upto),
+        undecided=find_undecided(timeline, hi),
         options=digest_options(subject.options),
         savepoints=list_savepoints(timeline) if is_clean else (),
     )
     if not subject.is_incremental:
         return _look_at_all(window, "planning by what changed is switched off")
-    archived_upto = load_archived_edge(storage)
     start = load_start(storage, timeline, subject, plans, archived_upto)
     if isinstance(start, Doubt):
         return replace(_look_at_all(window, start.why), waiting=start.carry)
     writes = load_changes(storage, timeline, start.base, hi, archived_upto)
     if isinstance(writes, Doubt):
-        return _look_at_all(window, writes.why)
+        return replace(_look_at_all(window, writes.why), waiting=start.carry)
     try:
         changed = changed_partitions(writes, subject.operation, storage.root)
         aborted = load_aborted(storage, subject.action, start.aborted)
     except (Corrupt, MissingFile) as error:
-        return _look_at_all(window, f"what a plan left undone does not read: {error.what}")
+        why = f"what a plan left undone does not read: {error.what}"
+        return replace(_look_at_all(window, why), waiting=start.carry)
     window = replace(window, lo=start.base.hi, plans=start.base.plans + 1)
     partitions = changed | aborted | {*start.carry}
     return Looked(window, partitions, len(writes), start.base, start.carry)
@@ -152,14 +159,21 @@ def look(
 
 def look_again_at_all(looked: Looked, why: str) -> Looked:
     """The whole table after all."""
-    return replace(_look_at_all(looked.window, why), waiting=looked.waiting)
+    everything = _look_at_all(looked.window, why)
+    return replace(everything, waiting=looked.waiting, left=looked.left)
 
 
-def look_at_chosen(timeline: Timeline, at: RequestedAt, names: Iterable[str]) -> Looked:
-    """The partitions that the caller names. The next plan goes on as if there had been none."""
-    hi = CompletedAt(at)
-    window = PlanWindow(at, Look.CHOSEN, hi, hi, floor=find_floor(timeline, at, hi))
-    return Looked(window, frozenset(names))
+def look_at_chosen(due: Looked, names: Iterable[str]) -> Looked:
+    """The partitions that the caller names, where the look at `due` would be in order.
+
+    The next plan of ours goes on as if there had been none. Another engine's goes on from whatever
+    plan is the last, so that this one passes on where a look was due, as far as it is known.
+    """
+    chosen, at, hi = frozenset(names), due.window.at, due.window.hi
+    window = PlanWindow(at, Look.CHOSEN, hi, hi, floor=due.window.floor)
+    seen = due.partitions or frozenset()
+    left = seen.union(due.waiting, due.left) - chosen
+    return Looked(window, chosen, waiting=due.waiting, left=left)
 
 
 def _look_at_all(window: PlanWindow, why: str) -> Looked:
@@ -189,7 +203,7 @@ def describe_look(
         total = len({file.directory for file in files.files if requested_at_of(file.name)})
     return replace(
         looked.window,
-        carry=order_carry(looked.waiting, {*carry}),
+        carry=order_carry(looked.waiting, looked.left.union(carry)),
         recent=tuple(recent),
         considered=(total or 0) if looked.partitions is None else len(looked.partitions),
         total=total,
@@ -230,9 +244,12 @@ def completed_extra(
 def commit_extra(
     plan: Mapping[str, str], at: RequestedAt, *, dropped: Iterable[str] = ()
 ) -> dict[str, str]:
-    """The same for a commit, which names the right edge of the window besides, as RFC-83 asks."""
+    """The same for a commit, which names the right edge of the window besides, as RFC-83 asks, if
+    all that changed before it was looked at."""
     found = completed_extra(plan, str(at), dropped=dropped)
-    return {EDGE_KEY: str(at), **found} if found else {}
+    if not found or decode_window(found[WINDOW_KEY], str(at)).kind is Look.CHOSEN:
+        return found
+    return {EDGE_KEY: str(at), **found}
 
 
 # --- who is planned for -------------------------------------------------------------------------

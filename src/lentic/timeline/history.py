@@ -144,9 +144,8 @@ def last_archived_completion(storage: Storage) -> CompletedAt:
     """The latest completion time of any archived instant; "" if there is none."""
 
     def find(now: Snapshot) -> CompletedAt:
-        files = (now.open(storage, file) for file in now.files)
-        times = (own.completed_at for file in files for group in file.times() for own in group)
-        return max(times, default=CompletedAt(""))
+        last = (now.open(storage, file).last_completion() for file in now.files)
+        return max(last, default=CompletedAt(""))
 
     return look_at_history(storage, find)
 
@@ -192,11 +191,11 @@ def _load(storage: Storage, now: Snapshot, is_wanted: Callable[[ArchivedTimes], 
     contents: dict[Instant, bytes] = {}
     for listed in now.files:
         file = now.open(storage, listed)
-        for at, group in enumerate(file.times()):
-            if any(map(is_wanted, group)):
-                for times, content in zip(group, file.metadata(at), strict=True):
-                    if is_wanted(times):
-                        contents[_instant_of(times)] = content
+        groups = {at: own for at, own in enumerate(file.times()) if any(map(is_wanted, own))}
+        for group, metadata in zip(groups.values(), file.metadata([*groups]), strict=True):
+            for times, content in zip(group, metadata, strict=True):
+                if is_wanted(times):
+                    contents[_instant_of(times)] = content
     ordered = sorted(contents, key=lambda instant: (instant.requested_at, instant.action))
     return History(tuple(ordered), contents)
 

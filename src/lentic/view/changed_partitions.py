@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from lentic.format.commit_metadata import CommitMetadata
 from lentic.format.plan_window import WINDOW_KEY, Look, PlanWindow, decode_window
-from lentic.format.times import CompletedAt, RequestedAt, is_upto
+from lentic.format.times import CompletedAt, RequestedAt, is_before, is_upto
 from lentic.timeline.instant import PLANS, WRITES, Instant
 from lentic.timeline.timeline import Timeline
 
@@ -56,8 +56,10 @@ class Now:
     fates: Callable[[tuple[RequestedAt, ...]], Fates]
     is_undone: Callable[[RequestedAt], bool]
     """Whether a write that had completed is there no more, though it was not archived."""
-    restored_at: RequestedAt | None = None
-    """When the last restore was requested."""
+    rolled_back: Callable[[RequestedAt], Iterable[RequestedAt]]
+    """What the rollbacks undo, or have undone, that were requested after a time."""
+    restored_at: CompletedAt | None = None
+    """When the last restore had ended; later than any other time if one is under way."""
     savepoints: frozenset[RequestedAt] = frozenset()
 
 
@@ -79,13 +81,13 @@ def find_start(windows: Iterable[PlanWindow | Doubt], now: Now) -> Start | Doubt
     carry: tuple[str, ...] = ()
     for window in windows:
         if isinstance(window, Doubt):
-            return window
+            return Doubt(window.why, tuple(dict.fromkeys((*window.carry, *carry))))
         if window.kind is Look.CHOSEN:
             continue  # it looked at nothing but what it was told to
-        if why := _find_doubt(window, now):
-            return Doubt(why, window.carry)
-        fates = now.fates(window.relies)
         carry = tuple(dict.fromkeys((*window.carry, *window.dropped, *carry)))
+        if why := _find_doubt(window, now):
+            return Doubt(why, carry)
+        fates = now.fates(window.relies)
         if not fates.gone:
             return Start(window, carry, fates.aborted)
         doubt = Doubt(f"the plan at {fates.gone[0]} was rolled back", carry)
@@ -93,17 +95,31 @@ def find_start(windows: Iterable[PlanWindow | Doubt], now: Now) -> Start | Doubt
 
 
 def _find_doubt(window: PlanWindow, now: Now) -> str:
-    if now.restored_at and window.at < now.restored_at:
+    if now.restored_at and is_before(window.at, now.restored_at):
         return f"the table was restored at {now.restored_at}"
     if window.options != now.options:
         return "options that decide what is planned have changed"
     if window.last and now.is_undone(window.last):
-        return f"the write at {window.last} was rolled back, and what it had put an end to is back"
+        return why_undone(window.last)
+    for target in now.rolled_back(window.at):
+        if was_complete(window, target):
+            return why_undone(target)
     if window.plans + 1 >= FULL_LOOK_EVERY:
         return f"it is the {FULL_LOOK_EVERY}th plan since the last full look"
     if removed := sorted({*window.savepoints} - now.savepoints):
         return f"the savepoint of {removed[0]} was removed"
     return ""
+
+
+def was_complete(window: PlanWindow, write: RequestedAt) -> bool:
+    """Whether what the write had put an end to was passed over: if it was there then, and had
+    completed. Other engines undo writes upon which others were built."""
+    return write < window.at and write not in window.undecided
+
+
+def why_undone(write: RequestedAt) -> str:
+    """Why the whole table is looked at once a completed write was rolled back."""
+    return f"the write at {write} was rolled back, and what it had put an end to is back"
 
 
 def list_completed(timeline: Timeline, lo: CompletedAt, hi: CompletedAt) -> tuple[Instant, ...]:
@@ -139,11 +155,16 @@ def order_carry(before: Iterable[str], missing: Set[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*(name for name in before if name in missing), *sorted(missing)]))
 
 
-def find_floor(timeline: Timeline, at: RequestedAt, hi: CompletedAt) -> RequestedAt:
-    """The requested time before which no write can have been that completes at `hi` or later."""
+def find_undecided(timeline: Timeline, hi: CompletedAt) -> tuple[RequestedAt, ...]:
+    """The writes and plans that complete at `hi` or later, if they do, by requested time."""
     pending = (i.requested_at for i in timeline.pending(*sorted(WRITES | PLANS)))
     later = (i.requested_at for i in timeline.writes() if i.completed_at and hi <= i.completed_at)
-    return min((at, *pending, *later))
+    return tuple(sorted({*pending, *later}))
+
+
+def find_floor(timeline: Timeline, at: RequestedAt, hi: CompletedAt) -> RequestedAt:
+    """The requested time before which no write can have been that completes at `hi` or later."""
+    return min((at, *find_undecided(timeline, hi)))
 
 
 def needs_history(base: PlanWindow, archived_upto: RequestedAt) -> bool:

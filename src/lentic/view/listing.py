@@ -6,11 +6,12 @@ from collections.abc import Collection, Iterable, Set
 
 from lentic.errors import MissingFile
 from lentic.format import layout
-from lentic.format.names import Action, requested_at_of
+from lentic.format.avro import holds_any
+from lentic.format.names import Action, parse_base_file, parse_log_file, requested_at_of
 from lentic.format.times import RequestedAt
 from lentic.storage.base import FileInfo, Storage
 from lentic.timeline.history import History, load_archived
-from lentic.timeline.instant import WRITES
+from lentic.timeline.instant import WRITES, Instant
 from lentic.timeline.reader import decode_write, load_commit_metadata
 from lentic.timeline.timeline import Timeline
 from lentic.view.files import FileGroup
@@ -22,6 +23,9 @@ from lentic.view.table_view import (
     gone_paths,
     without_gone,
 )
+
+_SEARCHED_MAX = 64
+"""Groups that are searched for in metadata; to decode it is faster with many."""
 
 
 def load_table_view(storage: Storage, timeline: Timeline) -> tuple[FileGroup, ...]:
@@ -55,10 +59,12 @@ def load_partition_files(
     also: Set[RequestedAt] = frozenset(),
 ) -> TableFiles:
     """The same for some partitions, listing nothing else. The writes are those that made their
-    files, replacements, and `also`."""
+    files, replacements, and `also`; of archived replacements those that may have ended a group
+    which one of these writes wrote to there."""
     files = tuple(file for p in sorted(partitions) for file in storage.list_files(p))
-    writes = load_writes(storage, timeline, _makers(files) | also, history)
-    return TableFiles(files, writes, frozenset(partitions))
+    within = frozenset(partitions)
+    writes = load_writes(storage, timeline, _makers(files) | also, history, within)
+    return TableFiles(files, writes, within)
 
 
 def load_writes(
@@ -66,11 +72,14 @@ def load_writes(
     timeline: Timeline,
     wanted: Set[RequestedAt],
     history: History | None = None,
+    within: frozenset[str] | None = None,
 ) -> Writes:
     """The completed writes among `wanted`, and every replacement, with the files each names.
 
-    If history is not given, what the active timeline does not know of `wanted` is looked up there.
-    What neither knows was undone, or is an orphan: archived does not mean completed (R13).
+    Of archived replacements, which may be very many, only those are decoded that may name a group
+    which one of `wanted` wrote to in the partitions `within`, if these are given. If history is not
+    given, what the active timeline does not know of `wanted` is looked up there. What neither knows
+    was undone, or is an orphan: archived does not mean completed (R13).
     """
     # A savepoint has the requested time of a write that may have been archived.
     known = {i.requested_at for i in timeline.instants if i.action is not Action.SAVEPOINT}
@@ -82,15 +91,34 @@ def load_writes(
             assert instant.completed_at is not None
             metadata = load_commit_metadata(storage, instant)
             writes[instant.requested_at] = committed_write(instant.completed_at, metadata)
-    for instant, content in history.contents.items():
-        if instant.action in WRITES:
-            assert instant.completed_at is not None
-            metadata = decode_write(content, instant, f"{layout.HISTORY} {instant}")
-            archived = instant.requested_at not in known
-            writes[instant.requested_at] = committed_write(
-                instant.completed_at, metadata, archived=archived
-            )
-    return writes
+    made = [i for i in history.contents if i.action in WRITES and i.requested_at in wanted]
+    rest = [i for i in history.contents if i.action in WRITES and i.requested_at not in wanted]
+    writes |= {i.requested_at: _archived(history, i, known) for i in made}
+    if within is not None:
+        touched = _touched(writes, within)
+        rest = [i for i in rest if _may_name(history.contents[i], i, touched)]
+    return writes | {i.requested_at: _archived(history, i, known) for i in rest}
+
+
+def _archived(history: History, instant: Instant, known: Set[RequestedAt]) -> Committed:
+    assert instant.completed_at is not None
+    metadata = decode_write(history.contents[instant], instant, f"{layout.HISTORY} {instant}")
+    archived = instant.requested_at not in known
+    return committed_write(instant.completed_at, metadata, archived=archived)
+
+
+def _may_name(content: bytes, instant: Instant, file_ids: Set[str]) -> bool:
+    if instant.action is not Action.REPLACECOMMIT or len(file_ids) > _SEARCHED_MAX:
+        return True
+    return holds_any(content, file_ids)
+
+
+def _touched(writes: Writes, within: frozenset[str]) -> frozenset[str]:
+    """The ids of all groups in some partitions that writes name files of, be they there or not."""
+    places = (path.rpartition("/") for write in writes.values() for path in write.paths)
+    names = (name for partition, _, name in places if partition in within)
+    parsed = (parse_base_file(name) or parse_log_file(name) for name in names)
+    return frozenset(one.file_id for one in parsed if one)
 
 
 def ensure_none_gone(groups: tuple[FileGroup, ...]) -> tuple[FileGroup, ...]:

@@ -19,6 +19,7 @@ from lentic.format.avro import (
     SchemaName,
     decode_container,
     encode_container,
+    holds_any,
     parsed_schema,
 )
 
@@ -53,6 +54,15 @@ def _record(*fields: Any, name: str = "R") -> dict[str, Any]:
 def test_every_schema_is_complete_in_itself(name: SchemaName) -> None:
     assert parsed_schema(name)["name"].endswith(name)
     assert parsed_schema(name) is parsed_schema(name)
+
+
+def test_whether_a_text_is_in_a_container_is_told_without_decoding_it() -> None:
+    data = encode_container("HoodieSavepointMetadata", SAVEPOINT)
+    assert holds_any(data, ["nowhere", "a_0_1.parquet"])
+    assert not holds_any(data, ["nowhere", "a_0_2.parquet"]) and not holds_any(data, [])
+    packed = data.replace(b"\x08null", b"\x08zstd")
+    for unreadable in (b"", b"Obj", data[4:], packed):
+        assert holds_any(unreadable, ["nowhere"]), "it may be in there"
 
 
 def test_a_container_round_trips() -> None:

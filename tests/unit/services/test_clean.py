@@ -13,9 +13,11 @@ from lentic.format import layout
 from lentic.format.names import Action, State
 from lentic.format.savepoint import SavepointMetadata, encode_savepoint
 from lentic.format.times import RequestedAt
+from lentic.services.archive import archive_timeline
 from lentic.services.clean import execute_clean, run_clean, schedule_clean
 from lentic.services.compaction import schedule_compaction
 from lentic.services.outcome import AlreadyCommitted, Committed
+from lentic.services.undo_completed import roll_back_instant
 from lentic.services.verify import verify_table
 from lentic.table import Table
 from lentic.timeline.instant import Instant
@@ -70,6 +72,24 @@ def test_nothing_goes_while_all_commits_are_retained() -> None:
     table.upsert(rows(("a", 1, "d")))
     assert schedule_clean(opened) is None
     assert not load_timeline(opened.storage).pending()
+
+
+def test_versions_are_cleaned_also_where_no_write_is_on_the_active_timeline() -> None:
+    versions = {
+        "hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS",
+        "hoodie.clean.fileversions.retained": 1,
+        "hoodie.keep.min.commits": 1,
+        "hoodie.keep.max.commits": 2,
+    }
+    opened, table = make(options=versions)
+    for v in range(4):
+        table.upsert(rows(("a", v, "d")))
+    archive_timeline(opened)
+    for write in reversed(load_timeline(opened.storage).writes()):
+        roll_back_instant(opened, write.requested_at)
+    assert not load_timeline(opened.storage).writes()
+    assert len(cleaned(opened)) == 2
+    assert seen(table) == Counter({("a", 2): 1})
 
 
 def test_states_from_the_retained_commit_on_stay_readable_and_earlier_ones_say_so() -> None:

@@ -10,6 +10,7 @@ import pytest
 from lentic.config.clustering import ClusteringOptions, Curve
 from lentic.config.groups import REGISTRY
 from lentic.config.options import resolve
+from lentic.format.cancellable import Cancellation, group_key
 from lentic.format.clustering_plan import ClusteringPlan
 from lentic.format.times import RequestedAt
 from lentic.services.clustering_plan import ClusteringQuestion, choose_partitions, plan_clustering
@@ -124,6 +125,58 @@ def test_what_another_plan_names_is_left_out() -> None:
     groups = [group("a", 100), group("b", 100), group("b", 100, partition="q")]
     asked = replace(ASKED, busy=frozenset({("p", "b")}))
     assert planned(plan_clustering(groups, options(), asked)) == [["a"], ["b"]]
+
+
+def cancelled(*file_ids: str, times: int = 1) -> ClusteringQuestion:
+    counts = {group_key("p", file_id): times for file_id in file_ids}
+    return replace(ASKED, cancellation=Cancellation(cancelled=counts))
+
+
+@pytest.mark.parametrize(
+    ("single", "expected"), [("true", [["a", "b"], ["c"]]), ("false", [["a", "b"]])]
+)
+def test_a_partition_that_is_packed_smaller_because_it_was_cancelled_comes_again(
+    single: str, expected: list[list[str]]
+) -> None:
+    limits = options(
+        strategy__max__bytes__per__group=1_024,
+        strategy__single__group__clustering__enabled=single,
+    )
+    groups = [group(file_id, 300) for file_id in "abc"]
+    whole = plan_clustering(groups, limits, ASKED)
+    assert planned(whole) == [["a", "b", "c"]] and whole.missing == ()
+    halved = plan_clustering(groups, replace(limits, groups=60), cancelled("a"))
+    assert planned(halved) == expected and halved.missing == ("p",)
+
+
+def test_a_cancelled_partition_that_fits_all_the_same_is_done_with() -> None:
+    groups = [group(file_id, 100) for file_id in "abc"]
+    plan = plan_clustering(groups, options(strategy__max__bytes__per__group=1_024), cancelled("a"))
+    assert planned(plan) == [["a", "b", "c"]] and plan.missing == ()
+
+
+def test_in_buckets_small_groups_are_as_good_as_large_ones() -> None:
+    groups = [group(file_id, 300) for file_id in "abc"]
+    asked = replace(cancelled("a"), is_bucketed=True, sort_by=("v",))
+    plan = plan_clustering(groups, options(strategy__max__bytes__per__group=1_024), asked)
+    assert planned(plan) == [["a", "b"], ["c"]] and plan.missing == ()
+
+
+def test_a_slice_that_was_left_alone_may_go_with_what_becomes_of_the_others() -> None:
+    limits = options(
+        strategy__max__bytes__per__group=1_024,
+        strategy__single__group__clustering__enabled="false",
+    )
+    groups = [group("a", 600), group("b", 400), group("c", 300)]
+    plan = plan_clustering(groups, limits, ASKED)
+    assert planned(plan) == [["a", "b"]] and plan.missing == ("p",)
+    alone = plan_clustering(groups[2:], limits, ASKED)
+    assert planned(alone) == [] and alone.missing == ()
+    # Where as many come out as went in nobody is nearer to anything.
+    many = plan_clustering([group("c", 300), group("d", 800)], limits, ASKED)
+    assert planned(many) == [] and many.missing == ()
+    rising = plan_clustering(groups, replace(limits, target_bytes=500), ASKED)
+    assert rising.groups[0].outputs == 2 and rising.missing == ()
 
 
 def test_in_buckets_there_is_only_something_to_sort() -> None:

@@ -24,6 +24,7 @@ from lentic.view.changed_partitions import (
     find_floor,
     find_last,
     find_start,
+    find_undecided,
     list_completed,
     needs_history,
     order_carry,
@@ -43,7 +44,7 @@ def now(*, gone: tuple[int, ...] = (), aborted: tuple[int, ...] = (), **more: ob
             gone=tuple(at for at in relies if at in {requested(n) for n in gone}),
         )
 
-    told = {"is_undone": lambda at: False} | more
+    told = {"is_undone": lambda at: False, "rolled_back": lambda after: ()} | more
     return Now(options="o", fates=fates, **told)  # type: ignore[arg-type]
 
 
@@ -101,10 +102,19 @@ def test_where_every_window_relied_on_what_is_gone_the_reason_names_it() -> None
     assert found == Doubt(f"the plan at {requested(1)} was rolled back", ())
 
 
+def test_in_doubt_it_is_known_all_the_same_what_was_left_undone() -> None:
+    newest = window(8, relies=(requested(5),), carry=("a",), dropped=("c",))
+    said = Doubt("it does not say what it looked at", ("z",))
+    assert find_start([newest, said], now(gone=(5,))) == replace(said, carry=("z", "a", "c"))
+    other = window(4, options="other", carry=("b",))
+    found = find_start([newest, other], now(gone=(5,)))
+    assert isinstance(found, Doubt) and found.carry == ("b", "a", "c")
+
+
 @pytest.mark.parametrize(
     ("changed", "judged", "why"),
     [
-        ({}, {"restored_at": requested(9)}, "restored"),
+        ({}, {"restored_at": completed(9)}, "restored"),
         ({"options": "other"}, {}, "options"),
         ({"plans": FULL_LOOK_EVERY - 1}, {}, "50th"),
         ({"last": requested(3)}, {"is_undone": lambda at: at == requested(3)}, "rolled back"),
@@ -120,9 +130,22 @@ def test_doubt_has_a_reason(
 
 def test_what_lies_before_the_window_casts_no_doubt() -> None:
     held = frozenset({requested(2), requested(3)})
-    judged = now(restored_at=requested(7), savepoints=held)
+    judged = now(restored_at=completed(7), savepoints=held)
     found = find_start([window(8, plans=FULL_LOOK_EVERY - 2, savepoints=(requested(2),))], judged)
     assert isinstance(found, Start)
+
+
+@pytest.mark.parametrize(("target", "is_doubt"), [(2, True), (3, False), (5, False), (9, False)])
+def test_a_rollback_casts_doubt_only_if_it_undid_what_had_completed(
+    target: int, is_doubt: bool
+) -> None:
+    def rolled_back(after: RequestedAt) -> tuple[RequestedAt, ...]:
+        return (requested(target),) if after == requested(8) else ()
+
+    newest = window(8, undecided=(requested(3), requested(5)))
+    found = find_start([newest, window(4)], now(rolled_back=rolled_back))
+    assert isinstance(found, Doubt) == is_doubt
+    assert not is_doubt or "rolled back" in str(found)
 
 
 # --- what it holds ------------------------------------------------------------------------------
@@ -163,6 +186,7 @@ def test_what_was_left_undone_longest_comes_first() -> None:
 
 def test_the_floor_is_the_oldest_write_that_may_complete_at_the_edge_or_later() -> None:
     timeline = Timeline((write(1, 2), write(3, 9), write(4, None), write(5, 6)))
+    assert find_undecided(timeline, completed(8)) == (requested(3), requested(4))
     assert find_floor(timeline, requested(8), completed(8)) == requested(3)
     assert find_floor(Timeline((write(1, 2),)), requested(8), completed(8)) == requested(8)
     plan = write(2, None, Action.COMPACTION)

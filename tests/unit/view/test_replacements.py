@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from lentic.errors import Corrupt
 from lentic.format.commit_metadata import encode_commit_metadata
 from lentic.format.names import Action, State
 from lentic.storage.base import FileInfo
@@ -79,3 +82,46 @@ def test_what_is_both_active_and_archived_counts_as_active() -> None:
         requested(1): True,
         requested(5): False,
     }
+
+
+def _counted(storage: MemoryStorage, *contents: tuple[int, int, bytes]) -> tuple[Writes, int]:
+    """What is known of `p`, with these replacements archived, and how many of them were decoded."""
+    old = Instant(requested(1), Action.COMMIT, State.COMPLETED, completed(2))
+    archived = {
+        Instant(requested(at), Action.REPLACECOMMIT, State.COMPLETED, completed(until)): content
+        for at, until, content in contents
+    }
+    history = History((), {old: encode_commit_metadata(metadata(OLD.path))} | archived)
+    storage.put_if_absent(OLD.path, b"x")
+    wanted = {requested(1), requested(3)}
+    writes = load_writes(storage, load_timeline(storage), wanted, history, frozenset({"p"}))
+    return writes, len(writes) - 1
+
+
+def test_archived_replacements_that_name_no_group_that_matters_are_not_decoded() -> None:
+    def ends(*file_ids: str) -> bytes:
+        return encode_commit_metadata(metadata(replaced={"p": file_ids}), replaces=True)
+
+    other, ours = ends("one", "two"), ends("one", "fg")
+    writes, count = _counted(MemoryStorage(), (5, 6, other), (7, 8, ours))
+    assert count == 1 and writes[requested(7)].replaced
+    writes, count = _counted(MemoryStorage(), (5, 6, other), (7, 8, other))
+    assert count == 0
+    assert _counted(MemoryStorage(), (5, 6, ours))[1] == 1
+
+
+def test_a_group_that_an_archived_replacement_began_may_be_ended_by_an_earlier_entry() -> None:
+    """Which of them is looked at first must not matter: the first names the group of the second."""
+    began = encode_commit_metadata(
+        metadata(base_file(3, 4, file_id="next").path, replaced={"p": ("fg",)}), replaces=True
+    )
+    ended = encode_commit_metadata(metadata(replaced={"p": ("next",)}), replaces=True)
+    for order in (((3, 4, began), (5, 6, ended)), ((5, 6, ended), (3, 4, began))):
+        writes, count = _counted(MemoryStorage(), *order)
+        assert count == 2 and writes[requested(5)].replaced
+
+
+def test_an_archived_replacement_that_does_not_read_is_never_passed_over() -> None:
+    for damaged in (b"", b"Obj", b"nothing"):
+        with pytest.raises(Corrupt):
+            _counted(MemoryStorage(), (5, 6, damaged))
