@@ -21,7 +21,7 @@ from lentic.format.plan_window import (
     decode_plan_window,
     decode_window,
 )
-from lentic.format.plans import decode_rolled_back
+from lentic.format.restore import decode_undone
 from lentic.format.times import CompletedAt, RequestedAt, is_before
 from lentic.storage.base import Storage
 from lentic.timeline.history import (
@@ -142,7 +142,7 @@ def load_changes(
             if instant.action is Action.RESTORE and is_before(base.at, instant.completed_at):
                 return Doubt(f"the table was restored at {instant.completed_at}")
             if instant.action is Action.ROLLBACK and base.at < instant.requested_at:
-                targets = map(RequestedAt, decode_rolled_back(content, where))
+                targets = (one.requested_at for one in decode_undone(content, where))
                 if undone := next((t for t in targets if was_complete(base, t)), None):
                     return Doubt(why_undone(undone))
             is_in = instant.completed_at < hi
@@ -176,7 +176,7 @@ def _list_rolled_back(
                 yield target
             elif rollback.is_completed:  # who archives it has taken its plan away
                 path = layout.timeline_file(rollback.file_name)
-                yield from map(RequestedAt, decode_rolled_back(storage.read(path), path))
+                yield from (one.requested_at for one in decode_undone(storage.read(path), path))
 
 
 def _list_live(timeline: Timeline, action: Action) -> tuple[Instant, ...]:
