@@ -122,17 +122,28 @@ def load_floor(
     return floor if is_past else min(floor, archived_upto)
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The metadata of the writes that completed since a plan and before another, and of no others.
+    `late` are writes that completed after that and have been archived all the same: whoever could
+    have archived one since the plan before makes its planner look into the history."""
+
+    writes: tuple[CommitMetadata, ...]
+    late: tuple[RequestedAt, ...] = ()
+
+
 def load_changes(
     storage: Storage,
     timeline: Timeline,
     base: PlanWindow,
     hi: CompletedAt,
     archived_upto: RequestedAt,
-) -> tuple[CommitMetadata, ...] | Doubt:
-    """The metadata of the writes that completed since `base` and before `hi`, and of no others."""
+) -> Changes | Doubt:
+    """What completed since `base` and before `hi`."""
     found = [load_commit_metadata(storage, i) for i in list_completed(timeline, base.hi, hi)]
     if not needs_history(base, archived_upto):
-        return tuple(found)
+        return Changes(tuple(found))
+    late: list[RequestedAt] = []
     known = {instant.identity for instant in timeline.instants}
     try:
         history = load_archived_after(storage, f"{int(base.hi) - 1:017d}")
@@ -145,12 +156,15 @@ def load_changes(
                 targets = (one.requested_at for one in decode_undone(content, where))
                 if undone := next((t for t in targets if was_complete(base, t)), None):
                     return Doubt(why_undone(undone))
-            is_in = instant.completed_at < hi
-            if is_in and instant.action in WRITES and instant.identity not in known:
+            if instant.action not in WRITES or instant.identity in known:
+                continue
+            if instant.completed_at < hi:
                 found.append(decode_write(content, instant, where))
+            else:
+                late.append(instant.requested_at)
     except (MissingFile, Corrupt):
         return Doubt("the archived timeline does not read")
-    return tuple(found)
+    return Changes(tuple(found), tuple(late))
 
 
 def load_aborted(

@@ -14,7 +14,7 @@ under which it publishes, and carries it to the next plan.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lentic.errors import Corrupt, MissingFile
@@ -50,6 +50,7 @@ from lentic.view.changed_partitions import (
     Doubt,
     changed_partitions,
     digest_options,
+    find_floor,
     find_last,
     find_undecided,
     order_carry,
@@ -133,28 +134,48 @@ def look(
         hi=hi,
         relies=() if is_clean else tuple(plan.requested_at for plan in plans),
         last=find_last(timeline, hi),
-        floor=load_floor(storage, timeline, at, hi, archived_upto),
+        floor=find_floor(timeline, at, hi),
         undecided=find_undecided(timeline, hi),
         options=digest_options(subject.options),
         savepoints=list_savepoints(timeline) if is_clean else (),
     )
+    found = _look_at_changes(storage, timeline, subject, window, plans, archived_upto)
+    if not isinstance(found, Doubt):
+        return found
+    floor = load_floor(storage, timeline, at, hi, archived_upto)
+    return replace(_look_at_all(replace(window, floor=floor), found.why), waiting=found.carry)
+
+
+def _look_at_changes(
+    storage: Storage,
+    timeline: Timeline,
+    subject: Subject,
+    window: PlanWindow,
+    plans: Sequence[Instant],
+    archived_upto: RequestedAt,
+) -> Looked | Doubt:
     if not subject.is_incremental:
-        return _look_at_all(window, "planning by what changed is switched off")
+        return Doubt("planning by what changed is switched off")
     start = load_start(storage, timeline, subject, plans, archived_upto)
     if isinstance(start, Doubt):
-        return replace(_look_at_all(window, start.why), waiting=start.carry)
-    writes = load_changes(storage, timeline, start.base, hi, archived_upto)
-    if isinstance(writes, Doubt):
-        return replace(_look_at_all(window, writes.why), waiting=start.carry)
+        return start
+    changes = load_changes(storage, timeline, start.base, window.hi, archived_upto)
+    if isinstance(changes, Doubt):
+        return replace(changes, carry=start.carry)
     try:
-        changed = changed_partitions(writes, subject.operation, storage.root)
+        changed = changed_partitions(changes.writes, subject.operation, storage.root)
         aborted = load_aborted(storage, subject.action, start.aborted)
     except (Corrupt, MissingFile) as error:
-        why = f"what a plan left undone does not read: {error.what}"
-        return replace(_look_at_all(window, why), waiting=start.carry)
-    window = replace(window, lo=start.base.hi, plans=start.base.plans + 1)
+        return Doubt(f"what a plan left undone does not read: {error.what}", start.carry)
+    window = replace(
+        window,
+        lo=start.base.hi,
+        plans=start.base.plans + 1,
+        floor=min((window.floor, *changes.late)),
+        undecided=tuple(sorted({*window.undecided, *changes.late})),
+    )
     partitions = changed | aborted | {*start.carry}
-    return Looked(window, partitions, len(writes), start.base, start.carry)
+    return Looked(window, partitions, len(changes.writes), start.base, start.carry)
 
 
 def look_again_at_all(looked: Looked, why: str) -> Looked:
