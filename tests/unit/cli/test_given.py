@@ -18,6 +18,7 @@ from lentic.cli.given import carry, parse_options
 from lentic.cli.main import app
 from lentic.errors import LenticError
 from lentic.table import Table
+from tests.unit.cli.calls import make_orders
 
 KEEP = "hoodie.clean.commits.retained=1"
 SHARED = ("-o", KEEP, "--option", "hoodie.clean.failed.writes.policy=LAZY")
@@ -32,12 +33,7 @@ COMMANDS = {
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    made = lentic.create(
-        str(tmp_path / "my orders"), "id string, v bigint", key="id", ordering="v", buckets=1
-    )
-    for number in range(3):
-        made.upsert(pa.table([["a", f"k{number}"], [number, number]], schema=made.schema))
-    return made
+    return make_orders(tmp_path / "my orders", commits=3)
 
 
 def _json(*arguments: str) -> Any:

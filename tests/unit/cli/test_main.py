@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import lentic
 from lentic.cli.main import app, main
 from lentic.table import Table
+from tests.unit.cli.calls import run, run_json
 
 SCHEMA = pa.schema(
     [
@@ -41,18 +42,8 @@ def table(tmp_path: Path) -> Table:
     return made
 
 
-def _run(*arguments: str) -> str:
-    result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
-    assert result.exit_code == 0, result.output
-    return result.output
-
-
-def _json(*arguments: str) -> Any:
-    return json.loads(_run(*arguments, "--json"))
-
-
 def test_show_says_what_the_table_is(table: Table) -> None:
-    text = _run("show", table.path)
+    text = run("show", table.path)
     for said in (
         "orders",
         table.path,
@@ -67,7 +58,7 @@ def test_show_says_what_the_table_is(table: Table) -> None:
 
 
 def test_show_as_json_has_every_fact(table: Table) -> None:
-    facts = _json("show", table.path)
+    facts = run_json("show", table.path)
     assert facts["path"] == table.path
     assert facts["name"] == "orders"
     assert facts["table_type"] == "MERGE_ON_READ"
@@ -90,7 +81,7 @@ def test_show_as_json_has_every_fact(table: Table) -> None:
 
 
 def test_timeline_lists_every_instant_oldest_first(table: Table) -> None:
-    text = _run("timeline", table.path)
+    text = run("timeline", table.path)
     times = [str(instant.requested_at) for instant in table.timeline()]
     assert [text.index(time) for time in times] == sorted(text.index(time) for time in times)
     assert text.count("completed") >= 3
@@ -98,7 +89,7 @@ def test_timeline_lists_every_instant_oldest_first(table: Table) -> None:
 
 
 def test_timeline_as_json_has_both_times_action_and_state(table: Table) -> None:
-    assert _json("timeline", table.path) == [
+    assert run_json("timeline", table.path) == [
         {
             "requested_at": instant.requested_at,
             "completed_at": instant.completed_at,
@@ -107,7 +98,7 @@ def test_timeline_as_json_has_both_times_action_and_state(table: Table) -> None:
         }
         for instant in table.timeline()
     ]
-    assert [instant["action"] for instant in _json("timeline", table.path)] == [
+    assert [instant["action"] for instant in run_json("timeline", table.path)] == [
         "deltacommit",
         "commit",
         "deltacommit",
@@ -116,16 +107,16 @@ def test_timeline_as_json_has_both_times_action_and_state(table: Table) -> None:
 
 def test_a_new_table_shows_no_partition_and_an_empty_timeline(tmp_path: Path) -> None:
     made = lentic.create(str(tmp_path / "new"), "id string, v int", key="id", buckets=2)
-    assert _json("show", made.path)["partitions"] == []
-    assert _json("timeline", made.path) == []
-    assert "nothing" in _run("show", made.path)
-    _run("timeline", made.path)
+    assert run_json("show", made.path)["partitions"] == []
+    assert run_json("timeline", made.path) == []
+    assert "nothing" in run("show", made.path)
+    run("timeline", made.path)
 
 
 def test_a_pending_plan_is_counted_and_listed(table: Table) -> None:
     table.schedule("compaction")
-    assert _json("show", table.path)["pending"] == 1
-    assert _json("timeline", table.path)[-1] | {"requested_at": ""} == {
+    assert run_json("show", table.path)["pending"] == 1
+    assert run_json("timeline", table.path)[-1] | {"requested_at": ""} == {
         "requested_at": "",
         "completed_at": None,
         "action": "compaction",
@@ -192,14 +183,14 @@ def test_numbers_that_json_does_not_have_are_null(tmp_path: Path) -> None:
     nan, inf = float("nan"), float("inf")
     row = {"id": "a", "amount": nan, "more": [inf, 1.5, None], "inner": {"x": -inf, "raw": b"\xff"}}
     made.upsert(pa.Table.from_pylist([row], schema=schema))
-    (shown,) = _strict(_run("read", made.path, "--json"))
+    (shown,) = _strict(run("read", made.path, "--json"))
     assert shown == {
         "id": "a",
         "amount": None,
         "more": [None, 1.5, None],
         "inner": {"x": None, "raw": "ff"},
     }
-    cells = _run("read", made.path, "--csv").splitlines()[1]
+    cells = run("read", made.path, "--csv").splitlines()[1]
     assert "[null, 1.5, null]" in cells and "Infinity" not in cells
 
 

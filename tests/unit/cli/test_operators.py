@@ -9,34 +9,19 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner
 
 import lentic
-from lentic.cli.main import app, main
+from lentic.cli.main import main
 from lentic.format import layout
 from lentic.format.times import RequestedAt
 from lentic.table import Table
 from tests.rfc.claims import says
+from tests.unit.cli.calls import make_orders, run, run_json
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    made = lentic.create(
-        str(tmp_path / "my orders"), "id string, v bigint", key="id", ordering="v", buckets=1
-    )
-    for number in range(3):
-        made.upsert(pa.table([["a", f"k{number}"], [number, number]], schema=made.schema))
-    return made
-
-
-def _run(*arguments: str, code: int = 0) -> str:
-    result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
-    assert result.exit_code == code, result.output
-    return result.output
-
-
-def _json(*arguments: str, code: int = 0) -> Any:
-    return json.loads(_run(*arguments, "--json", code=code))
+    return make_orders(tmp_path / "my orders", commits=3)
 
 
 def _fails(monkeypatch: pytest.MonkeyPatch, capsys: Any, *arguments: str) -> str:
@@ -51,10 +36,10 @@ def test_why_answers_for_an_instant_a_file_and_a_key(table: Table) -> None:
     at = table.timeline()[0].requested_at
     path = table.file_slices()[0].logs[0].path
     for kind, what in (("instant", at), ("file", path), ("key", "a")):
-        told = _json("why", table.path, what)
+        told = run_json("why", table.path, what)
         assert (told["kind"], told["question"]) == (kind, what)
         assert all(reason["code"] and reason["says"] for reason in told["reasons"])
-        shown = " ".join(_run("why", table.path, what).split())
+        shown = " ".join(run("why", table.path, what).split())
         assert told["reasons"][0]["says"] in shown
 
 
@@ -74,39 +59,39 @@ def test_why_takes_the_path_of_a_file_as_a_shell_completes_it(
             (root.parent, f"file://{root / name}"),
         ):
             monkeypatch.chdir(folder)
-            assert _json("why", table.path, text)["question"] == name, text
+            assert run_json("why", table.path, text)["question"] == name, text
     link = root.parent / "link"
     link.symlink_to(root)
     monkeypatch.chdir(link)
-    assert _json("why", str(root), f"./{path}")["question"] == path
+    assert run_json("why", str(root), f"./{path}")["question"] == path
 
 
 def test_why_shows_the_versions_of_a_key_and_who_won(table: Table) -> None:
-    told = _json("why", table.path, "a")
+    told = run_json("why", table.path, "a")
     assert [version["ordering"] for version in told["versions"]] == [["0"], ["1"], ["2"]]
     assert [version["won"] for version in told["versions"]] == [False, False, True]
-    assert "versions, in merge order" in _run("why", table.path, "a")
-    assert _json("why", table.path, "a", "--partition", "nowhere")["versions"] == []
+    assert "versions, in merge order" in run("why", table.path, "a")
+    assert run_json("why", table.path, "a", "--partition", "nowhere")["versions"] == []
 
 
 def test_why_takes_the_options_that_its_answer_depends_on(table: Table) -> None:
     at = table.timeline()[0].requested_at
     keep = ("--option", "hoodie.keep.min.commits=1", "-o", "hoodie.keep.max.commits=2")
-    codes = [reason["code"] for reason in _json("why", table.path, at, *keep)["reasons"]]
+    codes = [reason["code"] for reason in run_json("why", table.path, at, *keep)["reasons"]]
     assert "archive-due" in codes
 
 
 def test_next_steps_can_be_typed_as_they_stand(table: Table) -> None:
     at = table.schedule("compaction")
-    (plan,) = _json("plans", table.path)
+    (plan,) = run_json("plans", table.path)
     command = f"lentic execute '{table.path}' {at}"
     assert (plan["next_command"], plan["next_step"]) == (command, f't.execute("{at}")')
-    assert _json("why", table.path, str(at))["next_steps"][0]["shell"] == command
+    assert run_json("why", table.path, str(at))["next_steps"][0]["shell"] == command
     assert (plan["partitions"], plan["files"]) == (1, 3) and plan["bytes"] > 0
     assert plan["cancellation"]["cancellable"] is False
-    assert "3 file(s)" in " ".join(_run("plans", table.path).split())
-    assert _json("execute", table.path, str(at))["outcome"] == "Committed"
-    assert "AlreadyCommitted" in _run("execute", table.path, str(at))
+    assert "3 file(s)" in " ".join(run("plans", table.path).split())
+    assert run_json("execute", table.path, str(at))["outcome"] == "Committed"
+    assert "AlreadyCommitted" in run("execute", table.path, str(at))
 
 
 def test_errors_keep_their_commands_whole(
@@ -118,13 +103,13 @@ def test_errors_keep_their_commands_whole(
 
 
 def test_doctor_is_content_with_a_sound_table_and_not_with_a_damaged_one(table: Table) -> None:
-    assert _json("doctor", table.path)["healthy"] is True
-    assert "is healthy" in _run("doctor", table.path)
+    assert run_json("doctor", table.path)["healthy"] is True
+    assert "is healthy" in run("doctor", table.path)
     path = table.file_slices()[0].logs[0].path
     Path(table.path, path).unlink()
-    told = _json("doctor", table.path, "--all", code=1)
+    told = run_json("doctor", table.path, "--all", code=1)
     assert told["findings"][0]["severity"] == "error"
-    shown = _run("doctor", table.path, code=1)
+    shown = run("doctor", table.path, code=1)
     assert "needs care" in shown and f"lentic verify '{table.path}'" in " ".join(shown.split())
 
 
@@ -185,7 +170,7 @@ def clustered(tmp_path: Path) -> tuple[Table, str]:
 @says("cancel.utility")
 def test_cancel_says_what_is_promised_and_abort_ends_it(clustered: tuple[Table, str]) -> None:
     table, at = clustered
-    said = _json("cancel", table.path, at, "--dry-run")
+    said = run_json("cancel", table.path, at, "--dry-run")
     assert said["steps"][0] | {"bytes": 0} == {
         "what": "give up rewriting",
         "files": 2,
@@ -193,22 +178,22 @@ def test_cancel_says_what_is_promised_and_abort_ends_it(clustered: tuple[Table, 
         "rows": 2,
     }
     assert not table.plans()[0].cancellation.is_requested, "a dry run does nothing"
-    told = _json("cancel", table.path, at, "--why", "the night is over")
+    told = run_json("cancel", table.path, at, "--why", "the night is over")
     assert (told["state"], told["why"]) == ("cancelled", "the night is over")
     assert told["promise"] == "it will not be committed"
     assert told["next_step"]["shell"] == f"lentic abort {table.path} {at}"
-    shown = " ".join(_run("cancel", table.path, at).split())
+    shown = " ".join(run("cancel", table.path, at).split())
     assert f"clustering {at} is cancelled: it will not be committed" in shown
     assert table.plans()[0].cancellation.why == "the night is over", "who came first stays"
-    assert _json("abort", table.path, at, "--dry-run")["steps"][0]["what"] == "delete"
+    assert run_json("abort", table.path, at, "--dry-run")["steps"][0]["what"] == "delete"
     assert table.plans()
-    assert _json("abort", table.path, at)["outcome"] == "Aborted"
+    assert run_json("abort", table.path, at)["outcome"] == "Aborted"
     assert table.plans() == [] and table.read().num_rows == 2 and table.verify() == []
-    assert "never committed" in _run("abort", table.path, at)
-    assert _json("abort", table.path, at, "--dry-run")["steps"] == []
-    assert "aborted already" in _run("cancel", table.path, at)
-    assert _json("cancel", table.path, at)["state"] == "aborted"
-    assert "aborted" in _run("timeline", table.path)
+    assert "never committed" in run("abort", table.path, at)
+    assert run_json("abort", table.path, at, "--dry-run")["steps"] == []
+    assert "aborted already" in run("cancel", table.path, at)
+    assert run_json("cancel", table.path, at)["state"] == "aborted"
+    assert "aborted" in run("timeline", table.path)
 
 
 def test_cancel_leaves_the_end_to_an_executor_that_lives(clustered: tuple[Table, str]) -> None:
@@ -216,9 +201,9 @@ def test_cancel_leaves_the_end_to_an_executor_that_lives(clustered: tuple[Table,
     heartbeat = Path(table.path, layout.heartbeat(RequestedAt(at)))
     heartbeat.parent.mkdir(parents=True, exist_ok=True)
     heartbeat.write_text('{"host": "far", "pid": 7, "seq": 1}')
-    shown = " ".join(_run("cancel", table.path, at).split())
+    shown = " ".join(run("cancel", table.path, at).split())
     assert f"It ends as aborted when far:7 stops; to look again: lentic why {table.path}" in shown
-    told = _json("cancel", table.path, at)
+    told = run_json("cancel", table.path, at)
     assert told["executor"] == "far:7"
     assert told["next_step"]["shell"] == f"lentic why {table.path} {at}"
 
@@ -226,12 +211,12 @@ def test_cancel_leaves_the_end_to_an_executor_that_lives(clustered: tuple[Table,
 @says("cancel.utility")
 def test_abort_with_a_reason_cancels_first(clustered: tuple[Table, str]) -> None:
     table, at = clustered
-    said = _json("abort", table.path, at, "--why", "now", "--dry-run")
+    said = run_json("abort", table.path, at, "--why", "now", "--dry-run")
     assert [step["what"] for step in said["steps"]] == ["give up rewriting", "delete"]
     assert not table.plans()[0].cancellation.is_requested, "a dry run does nothing"
-    assert "is aborted" in _run("abort", table.path, at, "--why", "now")
+    assert "is aborted" in run("abort", table.path, at, "--why", "now")
     assert table.plans() == []
-    assert "nothing to do" in _run("abort", table.path, at, "--why", "now", "--dry-run")
+    assert "nothing to do" in run("abort", table.path, at, "--why", "now", "--dry-run")
 
 
 def test_a_dry_run_of_cancelling_and_aborting_tells_who_executes_the_plan(
@@ -241,24 +226,24 @@ def test_a_dry_run_of_cancelling_and_aborting_tells_who_executes_the_plan(
     beat = Path(table.path, layout.heartbeat(RequestedAt(at)))
     beat.parent.mkdir(parents=True, exist_ok=True)
     beat.write_text('{"host": "far", "pid": 7, "seq": 1}')
-    (conflict,) = _json("abort", table.path, at, "--why", "now", "--dry-run")["conflicts"]
+    (conflict,) = run_json("abort", table.path, at, "--why", "now", "--dry-run")["conflicts"]
     assert "far:7 executes it" in conflict
 
 
 def test_plans_show_the_policy_and_what_was_cancelled_before(clustered: tuple[Table, str]) -> None:
     table, at = clustered
     for _ in range(3):
-        _run("abort", table.path, at, "--why", "again")
+        run("abort", table.path, at, "--why", "again")
         at = str(table.schedule("clustering", cancel_after_hours=6))
-    shown = " ".join(_run("plans", table.path).split())
+    shown = " ".join(run("plans", table.path).split())
     assert "ALERT" in shown and "cancellable" in shown
-    (plan,) = _json("plans", table.path)
+    (plan,) = run_json("plans", table.path)
     assert plan["cancellation"]["after_hours"] == 6.0
     assert [count for _, count in plan["cancellation"]["cancels_before"]] == [3, 3]
 
 
 def test_a_clustering_that_does_not_give_way_can_be_asked_for(table: Table) -> None:
-    done = _json("cluster", table.path, "--sort-by", "v", "--no-cancellable")
+    done = run_json("cluster", table.path, "--sort-by", "v", "--no-cancellable")
     assert done["outcome"] == "Committed"
 
 
