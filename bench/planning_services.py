@@ -43,14 +43,8 @@ import lentic
 from bench.planning import CountingStorage
 from lentic.format import layout
 from lentic.format.commit_metadata import CommitMetadata, WriteStat, encode_commit_metadata
-from lentic.format.lsm import (
-    ArchivedRow,
-    ArchivedTimes,
-    ListedFile,
-    encode_manifest,
-    encode_rows,
-    name_rows,
-)
+from lentic.format.lsm import ArchivedRow, ArchivedTimes, encode_rows, name_rows
+from lentic.format.lsm_names import ListedFile, encode_manifest
 from lentic.format.names import Action, BaseFileName, format_base_file
 from lentic.format.plan_window import PlanWindow
 from lentic.format.times import CompletedAt, RequestedAt

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from lentic.format.lsm import parse_manifest_name
+from lentic.format.lsm_names import parse_manifest_name
 from lentic.format.names import Action
 from lentic.format.properties import encode_properties
 from lentic.format.times import RequestedAt

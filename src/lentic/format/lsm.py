@@ -1,64 +1,46 @@
-"""Files of the archived timeline, both ways: rows of instants, their names, the manifest.
-
-    <min>_<max>_<level>.parquet  instants requested from `min` to `max`, both inclusive
-    manifest_<N>                 JSON: the files that count as of change N, each with its length
-    _version_                    N of the newest manifest
+"""Files of the archived timeline, both ways: rows of instants (`lsm_names.py` has their names).
 
 A row is a completed instant: its times, the action in the name of its completed file, that file's
 bytes, and those of its plan where it had one. Rows lie in small row groups, so that who looks for
-one instant of many reads a part of a large file. Replacements lie together at the end, for whoever
-looks an instant up has to read what came after it of these. Readers go by no order.
+one instant of many reads a part of a large file; the footer has an index of them
+(`lsm_index.py`). Replacements lie together at the end, for whoever looks an instant up may have to
+read what came after it of these. Readers go by no order.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from itertools import islice
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lentic.errors import Corrupt
+from lentic.errors import Corrupt, LenticError
+from lentic.format.commit_metadata import decode_commit_metadata
+from lentic.format.lsm_index import (
+    INDEX_KEY,
+    Ended,
+    GroupSpan,
+    HistoryIndex,
+    decode_index,
+    encode_index,
+)
+from lentic.format.lsm_names import HistoryName
 from lentic.format.names import Action
 from lentic.format.times import CompletedAt, RequestedAt
 
-_NAME = re.compile(r"([0-9]{1,32})_([0-9]{1,32})_([0-9]{1,4})\.parquet")
-_MANIFEST = re.compile(r"manifest_([0-9]{1,9})")
+T = TypeVar("T")
+
 _VERSION = 1
 _GROUP_ROWS = 64
 _GROUP_BYTES = 256 * 1024
 """Rows of one row group, and the content that they have together, unless it is one row's."""
 _TIMES = ["instantTime", "completionTime", "action"]
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryName:
-    """The name of a file of archived instants."""
-
-    first: RequestedAt
-    last: RequestedAt
-    level: int
-
-    def __str__(self) -> str:
-        return f"{self.first}_{self.last}_{self.level}.parquet"
-
-    def overlaps(self, other: HistoryName) -> bool:
-        """Whether an instant could be in both."""
-        return self.first <= other.last and other.first <= self.last
-
-
-@dataclass(frozen=True, slots=True)
-class ListedFile:
-    """A file that a manifest lists, and the length it says it has."""
-
-    name: HistoryName
-    length: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,48 +61,6 @@ class ArchivedRow:
     plan: bytes | None = None
 
 
-def parse_history_name(name: str) -> HistoryName | None:
-    """The name of a file of archived instants, or None for another file."""
-    found = _NAME.fullmatch(name)
-    if found is None:
-        return None
-    return HistoryName(RequestedAt(found[1]), RequestedAt(found[2]), int(found[3]))
-
-
-def parse_manifest_name(name: str) -> int | None:
-    """The number of the manifest of that name, or None for another file."""
-    found = _MANIFEST.fullmatch(name)
-    return int(found[1]) if found else None
-
-
-def format_manifest_name(number: int) -> str:
-    return f"manifest_{number}"
-
-
-def encode_manifest(files: Iterable[ListedFile]) -> bytes:
-    """The manifest as JSON, laid out as Apache Hudi does."""
-    entries = [{"fileName": str(file.name), "fileLen": file.length} for file in files]
-    return json.dumps({"files": entries}, indent=2, separators=(",", " : ")).encode()
-
-
-def decode_manifest(data: bytes, where: str) -> tuple[ListedFile, ...]:
-    """The files that a manifest lists; `Corrupt` if it names anything that is none."""
-    try:
-        files = json.loads(data)["files"]
-        listed = [(str(file["fileName"]), int(file["fileLen"])) for file in files]
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise Corrupt(f"The manifest does not decode: {error!r}", where=where) from error
-    found = []
-    for text, length in listed:
-        name = parse_history_name(text)
-        if name is None:
-            raise Corrupt(
-                f"The manifest names {text!r}, which is no file of a history.", where=where
-            )
-        found.append(ListedFile(name, length))
-    return tuple(found)
-
-
 def name_rows(rows: Sequence[ArchivedRow], level: int) -> HistoryName:
     """The name of a file with these rows, of which there is at least one."""
     times = [row.times.requested_at for row in rows]
@@ -129,18 +69,20 @@ def name_rows(rows: Sequence[ArchivedRow], level: int) -> HistoryName:
 
 def encode_rows(rows: Iterable[ArchivedRow]) -> bytes:
     """A whole file with these rows."""
+    groups = tuple(_row_groups(sorted(rows, key=_by_time)))
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
         _schema(),
         compression="gzip",
         use_dictionary=False,  # hardly two values are alike
+        write_statistics=_TIMES,  # of contents they tell nothing, and everybody reads the footer
         store_schema=False,
         write_page_checksum=True,
     ) as writer:
-        for group in _row_groups(sorted(rows, key=_by_time)):
+        for group in groups:
             writer.write_table(_encode_group(group), len(group))
-        writer.add_key_value_metadata(_footer())
+        writer.add_key_value_metadata(_footer() | {INDEX_KEY: _encode_index(groups)})
     return bytes(memoryview(sink.getvalue()))
 
 
@@ -180,6 +122,37 @@ def _encode_group(rows: Sequence[ArchivedRow]) -> pa.Table:
     return pa.table(arrays, schema=schema)
 
 
+def _encode_index(groups: Sequence[Sequence[ArchivedRow]]) -> str:
+    spans = [_span_of([row.times for row in group]) for group in groups]
+    return encode_index(spans, _list_ended(row for group in groups for row in group))
+
+
+def _span_of(times: Sequence[ArchivedTimes]) -> GroupSpan:
+    return GroupSpan(
+        min(own.requested_at for own in times),
+        max(own.requested_at for own in times),
+        max(own.completed_at for own in times),
+        frozenset(own.action for own in times),
+    )
+
+
+def _list_ended(rows: Iterable[ArchivedRow]) -> frozenset[Ended] | None:
+    """The file groups that these replacements ended; None if one does not say which."""
+    found: set[Ended] = set()
+    for row in rows:
+        if row.times.action is not Action.REPLACECOMMIT:
+            continue
+        try:
+            metadata = decode_commit_metadata(row.metadata, str(row.times.requested_at))
+        except LenticError:
+            return None
+        if not row.metadata:
+            return None
+        for partition, file_ids in metadata.replaced.items():
+            found |= {(partition, file_id) for file_id in file_ids}
+    return frozenset(found)
+
+
 class HistoryReader:
     """Reads parts of one file; `Corrupt` for whatever does not read."""
 
@@ -193,17 +166,35 @@ class HistoryReader:
 
     def read_times(self) -> tuple[tuple[ArchivedTimes, ...], ...]:
         """The times of all rows, by row group."""
-        counts = [self._count(at) for at in range(self._file.metadata.num_row_groups)]
-        found = [self._times_of(row) for row in self._read(range(len(counts)), _TIMES)]
+        groups = range(self._file.metadata.num_row_groups)
+        found = [self._times_of(row) for row in self._read(groups, _TIMES)]
         times = [row.requested_at for row in found]
         if not times or (min(times), max(times)) != (self._name.first, self._name.last):
             raise Corrupt(
                 "The file does not hold the instants that its name says.", where=self._where
             )
-        if sum(counts) != len(found) or min(counts) < 0:
-            raise self._miscounted()
-        rest = iter(found)
-        return tuple(tuple(islice(rest, count)) for count in counts)
+        return self._by_group(groups, found)
+
+    def read_index(self) -> HistoryIndex | None:
+        """What the footer says of the row groups; None if it says nothing that can be believed."""
+        footer = self._file.metadata
+        text = (footer.metadata or {}).get(INDEX_KEY.encode())
+        index = decode_index(text) if text else None
+        if index is None or len(index.spans) != footer.num_row_groups:
+            return None
+        is_mine = (index.first, index.last) == (self._name.first, self._name.last)
+        return index if is_mine else None
+
+    def read_times_of(
+        self, groups: Sequence[int], index: HistoryIndex
+    ) -> tuple[tuple[ArchivedTimes, ...], ...]:
+        """The times of some row groups, one by one, of a file with that index."""
+        found = self._by_group(groups, self._read(groups, _TIMES))
+        times = tuple(tuple(map(self._times_of, rows)) for rows in found)
+        for group, own in zip(groups, times, strict=True):
+            if not own or _span_of(own) != index.spans[group]:
+                raise Corrupt("A row group is not as its index says.", where=self._where)
+        return times
 
     def read_last_completion(self) -> CompletedAt:
         """The latest completion time: the footer says it, else all times are read."""
@@ -226,12 +217,10 @@ class HistoryReader:
         except (ValueError, AttributeError, TypeError, Corrupt) as error:
             raise self._corrupt(error) from error
 
-    def read_metadata(self, group: int) -> tuple[bytes, ...]:
-        """The content of the completed files of one row group."""
-        rows = self._read([group], ["metadata"])
-        if len(rows) != self._count(group):
-            raise self._miscounted()
-        return tuple(self._bytes(row["metadata"]) or b"" for row in rows)
+    def read_metadata(self, groups: Sequence[int]) -> tuple[tuple[bytes, ...], ...]:
+        """The content of the completed files of some row groups, one by one."""
+        found = self._by_group(groups, self._read(groups, ["metadata"]))
+        return tuple(tuple(self._bytes(row["metadata"]) or b"" for row in rows) for rows in found)
 
     def read_rows(self) -> tuple[ArchivedRow, ...]:
         """Everything, by requested time."""
@@ -253,6 +242,14 @@ class HistoryReader:
             raise self._corrupt(error) from error
         return found
 
+    def _by_group(self, groups: Sequence[int], rows: Sequence[T]) -> tuple[tuple[T, ...], ...]:
+        """Rows that were read together, as they lie in these row groups."""
+        counts = [self._file.metadata.row_group(group).num_rows for group in groups]
+        if sum(counts) != len(rows) or min(counts, default=0) < 0:
+            raise Corrupt("A row group does not have the rows that it says.", where=self._where)
+        rest = iter(rows)
+        return tuple(tuple(islice(rest, count)) for count in counts)
+
     def _times_of(self, row: dict[str, Any]) -> ArchivedTimes:
         try:
             times = ArchivedTimes(
@@ -271,13 +268,6 @@ class HistoryReader:
             return None if value is None else bytes(memoryview(value))
         except TypeError as error:
             raise self._corrupt(error) from error
-
-    def _count(self, group: int) -> int:
-        count: int = self._file.metadata.row_group(group).num_rows
-        return count
-
-    def _miscounted(self) -> Corrupt:
-        return Corrupt("A row group does not have the rows that it says.", where=self._where)
 
     def _corrupt(self, error: Exception) -> Corrupt:
         return Corrupt(f"Archived instants do not decode: {error}", where=self._where)

@@ -12,14 +12,15 @@ instant are read, and what was read is remembered (`history_cache.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from lentic.errors import Corrupt, MissingFile
 from lentic.format import layout
-from lentic.format.lsm import (
-    ArchivedTimes,
+from lentic.format.lsm import ArchivedTimes
+from lentic.format.lsm_index import Ended, GroupSpan
+from lentic.format.lsm_names import (
     HistoryName,
     ListedFile,
     decode_manifest,
@@ -30,7 +31,7 @@ from lentic.format.lsm import (
 from lentic.format.names import Action, State
 from lentic.format.times import CompletedAt, RequestedAt, is_before
 from lentic.storage.base import FileInfo, Storage
-from lentic.timeline.history_cache import CachedFile
+from lentic.timeline.history_cache import CachedFile, MayHold
 from lentic.timeline.instant import Instant
 
 T = TypeVar("T")
@@ -67,27 +68,54 @@ class Snapshot:
             )
         return CachedFile(storage, file.name, info)
 
+    def open_all(self, storage: Storage) -> tuple[CachedFile, ...]:
+        return tuple(self.open(storage, file) for file in self.files)
+
+    def open_covering(self, storage: Storage, wanted: Set[RequestedAt]) -> tuple[CachedFile, ...]:
+        """The files that may have one of these instants."""
+        return tuple(self.open(storage, f) for f in self.files if _covers(f.name, wanted))
+
 
 def load_history(storage: Storage) -> History:
     """The whole archived timeline; empty if nothing was ever archived."""
-    return look_at_history(storage, lambda now: _load(storage, now, lambda _: True))
+
+    def load(now: Snapshot) -> History:
+        return _load(now.open_all(storage), lambda _: True, lambda _: True)
+
+    return look_at_history(storage, load)
 
 
 def load_archived(storage: Storage, wanted: Set[RequestedAt]) -> History:
-    """Those of `wanted` that are archived, and every replacement that may have ended a group which
-    they wrote to: their other files may be gone because of it."""
+    """Those of `wanted` that are archived."""
     if not wanted:
         return History()
-    oldest = min(wanted)
-
-    def is_wanted(times: ArchivedTimes) -> bool:
-        replaces = times.action is Action.REPLACECOMMIT
-        return times.requested_at in wanted or (replaces and is_before(oldest, times.completed_at))
+    ordered = sorted(map(str, wanted))
 
     def load(now: Snapshot) -> History:
-        if not any(_covers(file.name, wanted) for file in now.files):
-            return History()
-        return _load(storage, now, is_wanted)
+        files = now.open_covering(storage, wanted)
+        return _load(
+            files, lambda times: times.requested_at in wanted, lambda span: span.covers(ordered)
+        )
+
+    return look_at_history(storage, load)
+
+
+def load_archived_ends(
+    storage: Storage, after: RequestedAt, groups: Set[Ended] | None = None
+) -> History:
+    """The archived replacements that completed after `after` and may have ended one of these file
+    groups, or any: what was written to a group before it ended may be gone because of it."""
+
+    def is_wanted(times: ArchivedTimes) -> bool:
+        return times.action is Action.REPLACECOMMIT and is_before(after, times.completed_at)
+
+    def may_hold(span: GroupSpan) -> bool:
+        return Action.REPLACECOMMIT in span.actions and is_before(after, span.done)
+
+    def load(now: Snapshot) -> History:
+        files = now.open_all(storage)
+        asked = (f for f in files if groups is None or f.may_have_ended(groups))
+        return _load(asked, is_wanted, may_hold)
 
     return look_at_history(storage, load)
 
@@ -99,18 +127,30 @@ def load_archived_after(storage: Storage, after: str, *actions: Action) -> Histo
         is_one_of = not actions or times.action in actions
         return is_one_of and str(times.completed_at) > after
 
-    return look_at_history(storage, lambda now: _load(storage, now, is_wanted))
+    def may_hold(span: GroupSpan) -> bool:
+        has_one = not actions or not span.actions.isdisjoint(actions)
+        return has_one and str(span.done) > after
+
+    def load(now: Snapshot) -> History:
+        return _load(now.open_all(storage), is_wanted, may_hold)
+
+    return look_at_history(storage, load)
 
 
 def load_archived_last(storage: Storage, action: Action, count: int) -> History:
     """The last `count` instants of an action that were archived, by requested time."""
 
+    def may_hold(span: GroupSpan) -> bool:
+        return action in span.actions
+
     def load(now: Snapshot) -> History:
-        files = (now.open(storage, file) for file in now.files)
-        times = (own for file in files for group in file.times() for own in group)
+        files = now.open_all(storage)
+        times = (own for file in files for group in file.times(may_hold).values() for own in group)
         newest = sorted((t.requested_at for t in times if t.action is action), reverse=True)
         wanted = {*newest[:count]}
-        return _load(storage, now, lambda own: own.action is action and own.requested_at in wanted)
+        return _load(
+            files, lambda own: own.action is action and own.requested_at in wanted, may_hold
+        )
 
     return look_at_history(storage, load)
 
@@ -126,13 +166,17 @@ def find_archived(
 ) -> frozenset[tuple[RequestedAt, Action]]:
     """Which of these instants are archived."""
     wanted = {at for at, _ in identities}
+    actions = {action for _, action in identities}
+    ordered = sorted(map(str, wanted))
+
+    def may_hold(span: GroupSpan) -> bool:
+        return span.covers(ordered) and not span.actions.isdisjoint(actions)
 
     def find(now: Snapshot) -> frozenset[tuple[RequestedAt, Action]]:
         return frozenset(
             (times.requested_at, times.action)
-            for file in now.files
-            if _covers(file.name, wanted)
-            for group in now.open(storage, file).times()
+            for file in now.open_covering(storage, wanted)
+            for group in file.times(may_hold).values()
             for times in group
             if (times.requested_at, times.action) in identities
         )
@@ -144,7 +188,7 @@ def last_archived_completion(storage: Storage) -> CompletedAt:
     """The latest completion time of any archived instant; "" if there is none."""
 
     def find(now: Snapshot) -> CompletedAt:
-        last = (now.open(storage, file).last_completion() for file in now.files)
+        last = (file.last_completion() for file in now.open_all(storage))
         return max(last, default=CompletedAt(""))
 
     return look_at_history(storage, find)
@@ -187,15 +231,15 @@ def _covers(name: HistoryName, wanted: Set[RequestedAt]) -> bool:
     return any(name.first <= at <= name.last for at in wanted)
 
 
-def _load(storage: Storage, now: Snapshot, is_wanted: Callable[[ArchivedTimes], bool]) -> History:
-    contents: dict[Instant, bytes] = {}
-    for listed in now.files:
-        file = now.open(storage, listed)
-        groups = {at: own for at, own in enumerate(file.times()) if any(map(is_wanted, own))}
-        for group, metadata in zip(groups.values(), file.metadata([*groups]), strict=True):
-            for times, content in zip(group, metadata, strict=True):
-                if is_wanted(times):
-                    contents[_instant_of(times)] = content
+def _load(
+    files: Iterable[CachedFile], is_wanted: Callable[[ArchivedTimes], bool], may_hold: MayHold
+) -> History:
+    """The instants that are wanted; `may_hold` tells in which row groups they may be."""
+    contents = {
+        _instant_of(times): content
+        for file in files
+        for times, content in file.load(is_wanted, may_hold)
+    }
     ordered = sorted(contents, key=lambda instant: (instant.requested_at, instant.action))
     return History(tuple(ordered), contents)
 

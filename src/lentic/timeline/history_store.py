@@ -21,17 +21,13 @@ from collections.abc import Iterable, Sequence
 from lentic.coordination.lock import Held
 from lentic.errors import Conflict, Corrupt, MissingFile
 from lentic.format import layout
-from lentic.format.lsm import (
-    ArchivedRow,
-    ArchivedTimes,
+from lentic.format.lsm import ArchivedRow, ArchivedTimes, HistoryReader, encode_rows, name_rows
+from lentic.format.lsm_names import (
     HistoryName,
-    HistoryReader,
     ListedFile,
     decode_manifest,
     encode_manifest,
-    encode_rows,
     format_manifest_name,
-    name_rows,
     parse_history_name,
     parse_manifest_name,
 )

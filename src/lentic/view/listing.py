@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Collection, Iterable, Sequence, Set
 
 from lentic.errors import MissingFile
 from lentic.format import layout
@@ -10,11 +10,11 @@ from lentic.format.avro import holds_any
 from lentic.format.names import Action, parse_base_file, parse_log_file, requested_at_of
 from lentic.format.times import RequestedAt
 from lentic.storage.base import FileInfo, Storage
-from lentic.timeline.history import History, load_archived
+from lentic.timeline.history import History, load_archived, load_archived_ends
 from lentic.timeline.instant import WRITES, Instant
 from lentic.timeline.reader import decode_write, load_commit_metadata
 from lentic.timeline.timeline import Timeline
-from lentic.view.files import FileGroup
+from lentic.view.files import FileGroup, FileGroupId
 from lentic.view.table_view import (
     Committed,
     TableFiles,
@@ -83,21 +83,32 @@ def load_writes(
     """
     # A savepoint has the requested time of a write that may have been archived.
     known = {i.requested_at for i in timeline.instants if i.action is not Action.SAVEPOINT}
-    if history is None:
-        history = load_archived(storage, wanted - known)
+    found = load_archived(storage, wanted - known) if history is None else history
     writes: dict[RequestedAt, Committed] = {}
     for instant in timeline.writes():
         if instant.requested_at in wanted or instant.action is Action.REPLACECOMMIT:
             assert instant.completed_at is not None
             metadata = load_commit_metadata(storage, instant)
             writes[instant.requested_at] = committed_write(instant.completed_at, metadata)
-    made = [i for i in history.contents if i.action in WRITES and i.requested_at in wanted]
-    rest = [i for i in history.contents if i.action in WRITES and i.requested_at not in wanted]
-    writes |= {i.requested_at: _archived(history, i, known) for i in made}
-    if within is not None:
-        touched = _touched(writes, within)
-        rest = [i for i in rest if _may_name(history.contents[i], i, touched)]
-    return writes | {i.requested_at: _archived(history, i, known) for i in rest}
+    made = [i for i in found.contents if i.action in WRITES and i.requested_at in wanted]
+    writes |= {i.requested_at: _archived(found, i, known) for i in made}
+    touched = None if within is None else _touched(writes, within)
+    if history is None:
+        found = _load_ends(storage, made, touched)
+    rest = [i for i in found.contents if i.action in WRITES and i.requested_at not in wanted]
+    if touched is not None:
+        rest = [i for i in rest if _may_name(found.contents[i], i, touched)]
+    return writes | {i.requested_at: _archived(found, i, known) for i in rest}
+
+
+def _load_ends(
+    storage: Storage, made: Sequence[Instant], touched: Set[FileGroupId] | None
+) -> History:
+    """The archived replacements that may have ended a group which one of `made` wrote to."""
+    if not made:
+        return History()
+    groups = None if touched is None else {(one.partition, one.file_id) for one in touched}
+    return load_archived_ends(storage, min(i.requested_at for i in made), groups)
 
 
 def _archived(history: History, instant: Instant, known: Set[RequestedAt]) -> Committed:
@@ -107,18 +118,18 @@ def _archived(history: History, instant: Instant, known: Set[RequestedAt]) -> Co
     return committed_write(instant.completed_at, metadata, archived=archived)
 
 
-def _may_name(content: bytes, instant: Instant, file_ids: Set[str]) -> bool:
-    if instant.action is not Action.REPLACECOMMIT or len(file_ids) > _SEARCHED_MAX:
+def _may_name(content: bytes, instant: Instant, groups: Set[FileGroupId]) -> bool:
+    if instant.action is not Action.REPLACECOMMIT or len(groups) > _SEARCHED_MAX:
         return True
-    return holds_any(content, file_ids)
+    return holds_any(content, (group.file_id for group in groups))
 
 
-def _touched(writes: Writes, within: frozenset[str]) -> frozenset[str]:
-    """The ids of all groups in some partitions that writes name files of, be they there or not."""
+def _touched(writes: Writes, within: frozenset[str]) -> frozenset[FileGroupId]:
+    """All groups in some partitions that writes name files of, be they there or not."""
     places = (path.rpartition("/") for write in writes.values() for path in write.paths)
-    names = (name for partition, _, name in places if partition in within)
-    parsed = (parse_base_file(name) or parse_log_file(name) for name in names)
-    return frozenset(one.file_id for one in parsed if one)
+    names = ((partition, name) for partition, _, name in places if partition in within)
+    parsed = ((place, parse_base_file(name) or parse_log_file(name)) for place, name in names)
+    return frozenset(FileGroupId(place, one.file_id) for place, one in parsed if one)
 
 
 def ensure_none_gone(groups: tuple[FileGroup, ...]) -> tuple[FileGroup, ...]:

@@ -9,17 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lentic.errors import Corrupt
-from lentic.format.lsm import (
-    ArchivedRow,
-    ArchivedTimes,
-    HistoryReader,
-    ListedFile,
-    decode_manifest,
-    encode_manifest,
-    encode_rows,
-    name_rows,
-    parse_history_name,
-)
+from lentic.format.lsm import ArchivedRow, ArchivedTimes, HistoryReader, encode_rows, name_rows
+from lentic.format.lsm_names import ListedFile, decode_manifest, encode_manifest, parse_history_name
 from lentic.format.names import Action
 from tests.unit.builders import completed, requested
 

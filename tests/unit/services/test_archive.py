@@ -10,7 +10,7 @@ from lentic.config.retention import ArchiveOptions
 from lentic.engine import LocalEngine
 from lentic.errors import InstantCancelled, WriteConflict
 from lentic.format import layout
-from lentic.format.lsm import parse_manifest_name
+from lentic.format.lsm_names import parse_manifest_name
 from lentic.format.names import Action, State
 from lentic.format.times import RequestedAt
 from lentic.ingest.flow import write as ingest

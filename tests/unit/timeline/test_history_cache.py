@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from lentic.format import layout
-from lentic.format.lsm import ArchivedRow, ArchivedTimes, HistoryName, encode_rows, name_rows
+from lentic.format.lsm import ArchivedRow, ArchivedTimes, encode_rows, name_rows
+from lentic.format.lsm_names import HistoryName
 from lentic.format.names import Action
 from lentic.timeline.history_cache import CachedFile
 from tests.unit.builders import WrappedStorage, completed, requested
@@ -28,11 +29,11 @@ def test_a_file_is_opened_once_for_all_contents_and_never_again() -> None:
     info = storage.info(path)
     assert info is not None
     file = CachedFile(storage, name, info)
-    groups = range(len(file.times()))
-    assert len(groups) == 8
     for _ in range(2):
-        found = file.metadata(groups)
-        assert tuple(content for group in found for content in group) == contents
+        found = dict(file.load(lambda _: True, lambda _: True))
+        assert tuple(found.values()) == contents
+        assert len(file.times(lambda _: True)) == 8, "each lies in a row group of its own"
+        assert not file.may_have_ended({("p", "x")})
         assert file.last_completion() == completed(999)
     opened = [call for call in storage.calls if call == ("open_input", path)]
-    assert len(opened) == 3, "for the times, the contents and the last completion"
+    assert len(opened) == 2, "for the instants and the last completion"
