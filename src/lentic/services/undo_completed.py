@@ -9,8 +9,7 @@ finish it, and it cannot complete again because a rollback targets it (R1).
 
 from __future__ import annotations
 
-from lentic.coordination.guards import remove_guards
-from lentic.errors import Corrupt, InstantCancelled, Refused, shell_command
+from lentic.errors import Conflict, Corrupt, InstantCancelled, Refused, shell_command
 from lentic.format import layout
 from lentic.format.names import Action, State, requested_at_of
 from lentic.format.plans import RollbackPlan, encode_rollback_plan
@@ -25,13 +24,35 @@ from lentic.txn.transaction import OpenTable, Transaction, transaction
 from lentic.write import markers
 from lentic.write.commit import ensure_metadata_table_true
 
+_TRIES_MAX = 5
+
 
 def roll_back_instant(table: OpenTable, at: RequestedAt) -> Instant:
     """Undo the write or plan requested at `at`, and return the completed rollback.
 
     Of completed writes only the last can be undone: what came later was built upon it. `Refused`
-    otherwise, or if what the table was before it is not there any more.
+    otherwise, or if what the table was before it is not there any more. `Conflict` if a plan was
+    executed meanwhile and has completed.
     """
+    for _ in range(_TRIES_MAX):
+        target, rollback = _roll_back_once(table, at)
+        timeline = load_timeline(table.storage)
+        now = None if target.is_completed else timeline.find(target)
+        if now is None:
+            return timeline.find(rollback) or rollback  # or it was archived since
+        if not now.is_pending:
+            raise _ended_first(table, now)
+        # A clean has completed the rollback first, which it takes for that of an execution (G12).
+    raise Conflict(
+        f"The plan at {at} is still there: others completed each rollback of it first.",
+        where=table.storage.root,
+        safe="no row was changed; nothing of it is visible",
+        next_step="repeat the call: " + shell_command("rollback", table.storage.root, at),
+    )
+
+
+def _roll_back_once(table: OpenTable, at: RequestedAt) -> tuple[Instant, Instant]:
+    """What is to be undone, as it was found, and the rollback that did it."""
     with transaction(table) as txn:
         target = _find_target(txn, at)
         if target.is_completed:
@@ -41,9 +62,17 @@ def roll_back_instant(table: OpenTable, at: RequestedAt) -> Instant:
         else:
             undo = plan_undo(txn, target)
     execute_undo(table, undo, None if target.is_completed else target)
-    remove_guards(table.storage, at)
-    done = load_timeline(table.storage).find(undo.rollback)
-    return undo.rollback if done is None else done  # gone: archived since
+    return target, undo.rollback
+
+
+def _ended_first(table: OpenTable, now: Instant) -> Conflict:
+    root = table.storage.root
+    return Conflict(
+        f"{now} ended before it could be rolled back: somebody executed or aborted it meanwhile.",
+        where=root,
+        safe="its rows are as they were",
+        next_step=shell_command("timeline", root),
+    )
 
 
 def _find_target(txn: Transaction, at: RequestedAt) -> Instant:
