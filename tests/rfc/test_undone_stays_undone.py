@@ -1,4 +1,4 @@
-"""What was undone does not come back, whoever wakes and makes its completed file anew.
+"""What was undone does not come back, whoever wakes and makes its file anew.
 
 With a lock that can be lost, whoever decided to complete an instant may sleep before the file
 appears. The next holder makes it (R2), and may undo it in good order before the sleeper wakes.
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from lentic.engine import LocalEngine
+from lentic.errors import Conflict
 from lentic.format import layout
 from lentic.format.names import Action
 from lentic.services.verify import verify_table
@@ -150,3 +151,53 @@ def test_a_write_that_lost_its_other_files_is_kept_if_nobody_undid_it() -> None:
     assert last_write(scene) == write
     assert scene.rows() == after()
     assert load_active(scene.memory)[1] == ()
+
+
+# --- plans --------------------------------------------------------------------------------------
+
+
+def roll_back_plan(scene: Stage, plan: Instant) -> None:
+    user(scene, "operator").rollback(plan.requested_at)
+
+
+def restore_before(scene: Stage, plan: Instant) -> None:
+    restore(scene)
+
+
+@says("R2", "R13")
+@pytest.mark.parametrize("cancellable", [True, False])
+@pytest.mark.parametrize("undo", [roll_back_plan, restore_before])
+def test_a_planner_that_slept_does_not_bring_back_a_plan_that_was_undone(
+    undo: Callable[[Stage, Instant], None], cancellable: bool
+) -> None:
+    scene = stage(SCENES[COW](), has_lease=True)
+    user(scene, "operator").rollback(scene.plan.requested_at)
+    plans: list[Instant] = []
+
+    def meanwhile() -> None:
+        scene.sleep(LEASE_ENDS_S)
+        with transaction(scene.table("next")):
+            pass
+        plans.extend(load_timeline(scene.memory).pending(Action.CLUSTERING))
+        undo(scene, plans[0])
+        assert load_timeline(scene.memory).find(plans[0]) is None
+
+    gate = Gate(scene.memory, before_its_plan, meanwhile)
+    sleeper = user(scene, "sleeper", gate)
+    attempt(lambda: sleeper.schedule("clustering", sort_by="ts", cancellable=cancellable))
+    (plan,) = plans
+    rows = scene.rows()
+    assert load_timeline(scene.memory).find(plan), "the sleeper made it again"
+    for _ in range(2):
+        with pytest.raises(Conflict, match="was undone|undid it|rolled (it )?back"):
+            execute(scene.table("executor"), plan)
+        assert load_timeline(scene.memory).find(plan) is None
+    user(scene, "next").upsert(batch(BASE, 8))
+    assert scene.rows() == rows | {f"{BASE}-8": BASE, "shared": f"{BASE}-8"}
+    user(scene, "cleaner").run_clean(wait=True)
+    assert check_table(scene.memory) == verify_table(scene.memory) == []
+    assert list_leftovers(scene.memory) == []
+
+
+def before_its_plan(op: str, path: str) -> bool:
+    return op == "put_if_absent" and path.endswith(".clustering.requested")

@@ -18,6 +18,7 @@ from lentic.engine import Engine
 from lentic.errors import (
     ConfigError,
     Conflict,
+    Corrupt,
     InstantCancelled,
     LenticError,
     OutcomeUnknown,
@@ -25,9 +26,9 @@ from lentic.errors import (
     StorageError,
     shell_command,
 )
-from lentic.format.names import State
+from lentic.format.names import Action, State
 from lentic.services.outcome import Aborted, AlreadyCommitted, Committed, Outcome
-from lentic.services.rollback import execute_undo, load_undo
+from lentic.services.rollback import execute_undo, is_finalized_empty, load_undo
 from lentic.services.signs_of_life import await_news, ensure_not_executed
 from lentic.storage.base import Storage
 from lentic.timeline.aborted_history import load_aborted
@@ -89,6 +90,7 @@ def _execute_alone(
             if not now.is_pending:
                 return Aborted(now) if now.is_aborted else AlreadyCommitted(now)
             txn.ensure_not_cancelled(now)
+            _ensure_not_undone(txn, now)
             if is_guarded:
                 ensure_not_executed(table, now)  # 3
             rollbacks = txn.rollbacks_of(now)
@@ -113,6 +115,18 @@ def _execute_alone(
     remove_guards(table.storage, at)
     # As it was completed: by now it may be archived.
     return Committed(begun.instant.at(State.COMPLETED, commit.completed_at))
+
+
+def _ensure_not_undone(txn: Transaction, plan: Instant) -> None:
+    """A plan that was undone for good has come back if its planner lost the lock, slept, and made
+    the file that the next holder had made for it (R2). It goes again."""
+    try:
+        has_come_back = is_finalized_empty(txn.table.storage, plan.requested_at)
+    except Corrupt:  # left by an earlier execution, as which it is removed
+        return
+    if has_come_back:
+        txn.remove(plan)
+        raise _gone(txn, f"{plan} is gone: it was undone.")
 
 
 def _finish_rollbacks(table: OpenTable, rollbacks: tuple[Instant, ...]) -> None:
@@ -156,16 +170,22 @@ def _ensure_executable(
     )
 
 
+def _gone(txn: Transaction, what: str) -> InstantCancelled:
+    return InstantCancelled(
+        what,
+        where=txn.table.storage.root,
+        safe="nothing was written",
+        next_step="schedule anew",
+    )
+
+
 def _find_archived(txn: Transaction, plan: Instant) -> Instant:
     """The plan as it ended, in the history; an error that says why it is nowhere if it is not."""
     storage = txn.table.storage
-    if rollbacks := txn.rollbacks_of(plan):
-        raise InstantCancelled(
-            f"{plan} is gone: {rollbacks[-1]} rolled it back.",
-            where=storage.root,
-            safe="nothing was written",
-            next_step="schedule anew",
-        )
+    for by in (*reversed(txn.rollbacks_of(plan)), txn.restore_of(plan)):
+        if by:
+            how = "rolled it back" if by.action is Action.ROLLBACK else "undid it"
+            raise _gone(txn, f"{plan} is gone: {by} {how}.")
     for instant in (*load_history(storage).instants, *load_aborted(storage)):
         if instant.identity == plan.identity:
             return instant

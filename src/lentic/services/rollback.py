@@ -117,7 +117,7 @@ def sweep_markers(table: OpenTable) -> Timeline:
         archived = load_archived(storage, undone).instants
         undone -= {i.requested_at for i in archived if i.is_completed}
     ended = undone | done
-    withdrawn = {at for at in marked - pending - ended if _is_finalized_empty(storage, at)}
+    withdrawn = {at for at in marked - pending - ended if is_finalized_empty(storage, at)}
     seen: dict[RequestedAt, frozenset[str]] = {}
     for instant in timeline.writes():
         if instant.requested_at in marked:
@@ -202,7 +202,8 @@ def finalize_empty(storage: Storage, at: RequestedAt) -> None:
         completion.finalize(storage, at, _NO_RUN, ())
 
 
-def _is_finalized_empty(storage: Storage, at: RequestedAt) -> bool:
+def is_finalized_empty(storage: Storage, at: RequestedAt) -> bool:
+    """Whether somebody has undone the instant, and no attempt may add anything to it."""
     found = completion.load_finalized(storage, at)
     return found is not None and found.run == _NO_RUN
 
