@@ -12,12 +12,17 @@ import pytest
 from lentic.engine import LocalEngine
 from lentic.errors import Conflict, OutcomeUnknown, Refused, StorageError, WriteConflict
 from lentic.format import layout
+from lentic.format.names import Action
+from lentic.format.plans import RollbackPlan, encode_rollback_plan
 from lentic.services.outcome import Aborted
 from lentic.table import Table
 from lentic.testing.checkers import list_leftovers
-from lentic.txn.transaction import OpenTable
+from lentic.timeline.reader import load_commit_metadata, load_timeline
+from lentic.txn.transaction import OpenTable, transaction
 from tests.rfc.cancel_scenes import (
+    COW,
     MANY_FILES,
+    MOR,
     abort,
     after,
     cancel,
@@ -260,3 +265,32 @@ def test_an_aborter_that_slept_until_the_plan_was_archived_knows_that_it_is_abor
     result = attempt(lambda: abort(scene, scene.table("sleeper", gate)))
     assert gate.is_passed and isinstance(result, Aborted), result
     write(scene, 20)
+
+
+# --- what cannot succeed any more ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("table_type", [COW, MOR])
+@pytest.mark.parametrize("cancellable", [True, False])
+def test_a_plan_of_which_another_engine_undid_a_write_ends(
+    table_type: str, cancellable: bool
+) -> None:
+    """Ours refuses to undo what a plan is going to read; the plan would stay for ever."""
+    scene = stage(planned(table_type, cancellable=cancellable))
+    last = load_timeline(scene.memory).writes()[-1]
+    files = tuple(sorted(load_commit_metadata(scene.memory, last).paths()))
+    with transaction(scene.table("hudi")) as txn:
+        plan = RollbackPlan(last.requested_at, last.action, files)
+        txn.request(Action.ROLLBACK, encode_rollback_plan(plan, scene.memory.root))
+    user(scene, "cleaner").run_clean(wait=True)
+    rows = scene.rows()
+    ended = attempt(lambda: execute(scene.table("executor"), scene.plan))
+    if cancellable:
+        assert isinstance(ended, Aborted)
+        ensure_aborted(scene, rows)
+    else:
+        assert isinstance(ended, WriteConflict) and "is gone after it was made" in ended.what
+        assert scene.now() is None
+        ensure_consistent(scene, rows)
+    next_one = user(scene, "next").schedule("clustering", sort_by="ts")
+    assert next_one not in (None, scene.plan.requested_at), "what is left is planned anew"

@@ -9,8 +9,9 @@ Ingestion never waits. What is written to a group after its plan was made, the p
 so that ending the group would lose it: then the clustering yields. A writer that comes to a group
 of a cancellable plan cancels it (`txn/cancellation.py`); whoever executes such a plan finds out
 before it begins, while it runs or as it is about to complete, and ends it as aborted. A plan that
-another engine's write has made impossible is ended, too. In buckets logs that complete later belong
-to the slice that the new base file opens (R10), and only a base file makes the clustering yield.
+another engine's write or rollback has made impossible is ended, too. In buckets logs that complete
+later belong to the slice that the new base file opens (R10), and only a base file makes the
+clustering yield.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from dataclasses import replace
 from functools import partial
 
 from lentic.config.clustering import Curve
-from lentic.coordination.guards import remove_guards
 from lentic.engine import Engine
 from lentic.errors import (
     ConfigError,
     InstantCancelled,
+    MissingFile,
     OutcomeUnknown,
     PlanBusy,
     Refused,
@@ -198,16 +199,17 @@ def execute_clustering(table: OpenTable, engine: Engine, at: RequestedAt) -> Out
         # Whatever failed, also that this slept for too long: a cancelled plan has one end.
         if aborted := _end_if_cancelled(table, engine, plan):
             return aborted
-        if not isinstance(error, (WriteConflict, InstantCancelled)):
+        if not isinstance(error, (WriteConflict, InstantCancelled, MissingFile)):
             raise
         if _was_rolled_back(table, plan):
             raise _gave_way(table, plan) from error
-        ended = _give_up(table, engine, plan)
+        gone = _find_gone(table, plan) if isinstance(error, MissingFile) else ""
+        ended = _give_up(table, engine, plan, gone)
         if ended is None:
             raise
         if isinstance(ended, Aborted):
             return ended
-        raise _given_up(table, plan, error.what) from error
+        raise _given_up(table, plan, error.what, gone) from error
 
 
 def _run_clustering(
@@ -299,8 +301,20 @@ def _find_refusal(
     return verdict if isinstance(verdict, Refuse) else None
 
 
-def _give_up(table: OpenTable, engine: Engine, plan: Instant) -> Aborted | Undo | None:
-    """End the plan if it can never succeed, and say how; None if it may."""
+def _find_gone(table: OpenTable, plan: Instant) -> str:
+    """A file that the plan names and that is not there any more; "" if there is none. Cleaning
+    spares what plans name, so that another engine undid the write which made it, or worse."""
+    try:
+        groups = load_clustering_plan(table.storage, plan).groups
+    except MissingFile:
+        return ""
+    paths = (path for group in groups for part in group.slices for path in part.paths)
+    return next((path for path in paths if table.storage.info(path) is None), "")
+
+
+def _give_up(table: OpenTable, engine: Engine, plan: Instant, gone: str) -> Aborted | Undo | None:
+    """End the plan if it can never succeed, and say how; None if it may. `gone` is a file that it
+    names and that is not there, if one is known."""
     with transaction(table) as txn:
         now = txn.timeline.find(plan)
         if now is None or not now.is_pending:
@@ -309,17 +323,17 @@ def _give_up(table: OpenTable, engine: Engine, plan: Instant) -> Aborted | Undo 
         begun = Begun(now, txn.timeline.upto(now.requested_at), guard=0)
         content = load_clustering_plan(table.storage, now)
         refusal = _find_refusal(table, begun, content, txn.timeline)
-        if refusal is None:
+        if refusal is None and not gone:
             return None
         undo = None
         if content.cancellation.cancellable:
-            cancel_once(txn, now, f"{refusal.instant} wrote to a file group of it")
+            by = f"{refusal.instant} wrote to a file group of it" if refusal else f"{gone} is gone"
+            cancel_once(txn, now, by)
         else:
             undo = plan_undo(txn, now)
     if undo is None:
         return execute_abort(table, engine, now.requested_at)
     execute_undo(table, undo, now)
-    remove_guards(table.storage, now.requested_at)
     return undo
 
 
@@ -352,10 +366,10 @@ def _gave_way(table: OpenTable, plan: Instant) -> WriteConflict:
     )
 
 
-def _given_up(table: OpenTable, plan: Instant, why: str) -> WriteConflict:
+def _given_up(table: OpenTable, plan: Instant, why: str, gone: str) -> WriteConflict:
+    because = f"{gone}, which it names, is gone" if gone else "a file group of it was written to"
     return WriteConflict(
-        f"{plan} cannot succeed any more and was rolled back: a file group of its plan was written "
-        f"to after the plan was made. {why}",
+        f"{plan} cannot succeed any more and was rolled back: {because} after it was made. {why}",
         where=table.storage.root,
         safe="no row was changed, and what was written meanwhile stays",
         next_step="schedule a clustering again",
