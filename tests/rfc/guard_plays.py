@@ -151,7 +151,9 @@ def begin(
     """A play on one of the scenes."""
     chance = random.Random(f"{scenario} {seed}")
     has_lease = chance.random() < 0.5
-    scene = stage(chance.choice(scenes(kind, has_lease)), seed, has_lease=has_lease)
+    chosen = chance.choice(scenes(kind, has_lease))
+    # Time jumps by little compared with a heartbeat: who is not paused is not starved either.
+    scene = stage(chosen, seed, has_lease=has_lease, jump_ms_max=100)
     return Play(seed, scene, chance)
 
 

@@ -164,9 +164,11 @@ class Stage:
         return set(load_commit_metadata(self.memory, now).paths())
 
 
-def stage(scene: Scene, seed: int = 0, *, has_lease: bool = False) -> Stage:
+def stage(
+    scene: Scene, seed: int = 0, *, has_lease: bool = False, jump_ms_max: int = 1000
+) -> Stage:
     """Play a scene that has one pending plan."""
-    sim, lock = scene.stage(seed)
+    sim, lock = scene.stage(seed, jump_ms_max=jump_ms_max)
     (plan,) = load_timeline(sim.memory).pending(*PLANS)
     return Stage(sim, lock, plan, has_lease)
 
