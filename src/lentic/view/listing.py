@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Set
 
 from lentic.errors import MissingFile
 from lentic.format import layout
@@ -92,23 +92,32 @@ def load_writes(
             writes[instant.requested_at] = committed_write(instant.completed_at, metadata)
     made = [i for i in found.contents if i.action in WRITES and i.requested_at in wanted]
     writes |= {i.requested_at: _archived(found, i, known) for i in made}
-    touched = None if within is None else _touched(writes, within)
-    if history is None:
-        found = _load_ends(storage, made, touched)
-    rest = [i for i in found.contents if i.action in WRITES and i.requested_at not in wanted]
-    if touched is not None:
-        rest = [i for i in rest if _may_name(found.contents[i], i, touched)]
-    return writes | {i.requested_at: _archived(found, i, known) for i in rest}
+    # Other engines archive what came after a savepoint, and leave the write that it is of.
+    saved = {i.requested_at for i in timeline.completed(Action.SAVEPOINT)} & wanted
+    since = min({i.requested_at for i in made} | saved, default=None)
+    touched = _touched(writes, within)
+    while True:
+        if history is None:
+            found = _load_ends(storage, since, touched)
+        rest = [i for i in found.contents if i.action in WRITES and i.requested_at not in writes]
+        if touched is not None:
+            rest = [i for i in rest if _may_name(found.contents[i], i, touched)]
+        writes |= {i.requested_at: _archived(found, i, known) for i in rest}
+        before, touched = touched, _touched(writes, within)
+        if touched == before:
+            return writes
+        # A clustering ends groups and makes others, which the next replacement may have ended.
 
 
 def _load_ends(
-    storage: Storage, made: Sequence[Instant], touched: Set[FileGroupId] | None
+    storage: Storage, since: RequestedAt | None, touched: Set[FileGroupId] | None
 ) -> History:
-    """The archived replacements that may have ended a group which one of `made` wrote to."""
-    if not made:
+    """The archived replacements that may have ended one of these groups, which were written to at
+    `since` at the earliest; none if that is None."""
+    if since is None:
         return History()
     groups = None if touched is None else {(one.partition, one.file_id) for one in touched}
-    return load_archived_ends(storage, min(i.requested_at for i in made), groups)
+    return load_archived_ends(storage, since, groups)
 
 
 def _archived(history: History, instant: Instant, known: Set[RequestedAt]) -> Committed:
@@ -124,8 +133,11 @@ def _may_name(content: bytes, instant: Instant, groups: Set[FileGroupId]) -> boo
     return holds_any(content, (group.file_id for group in groups))
 
 
-def _touched(writes: Writes, within: frozenset[str]) -> frozenset[FileGroupId]:
-    """All groups in some partitions that writes name files of, be they there or not."""
+def _touched(writes: Writes, within: frozenset[str] | None) -> frozenset[FileGroupId] | None:
+    """All groups in some partitions that writes name files of, be they there or not; None if no
+    partitions are given."""
+    if within is None:
+        return None
     places = (path.rpartition("/") for write in writes.values() for path in write.paths)
     names = ((partition, name) for partition, _, name in places if partition in within)
     parsed = ((place, parse_base_file(name) or parse_log_file(name)) for place, name in names)
