@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
+
 import pyarrow as pa
 
 from lentic.errors import Corrupt, UnsupportedFormat
 from lentic.format import layout
 from lentic.format.avro_schema import arrow_schema
-from lentic.format.commit_metadata import REARRANGING, SCHEMA_KEY
+from lentic.format.commit_metadata import REARRANGING, SCHEMA_KEY, CommitMetadata
 from lentic.format.table_config import TableConfig
 from lentic.storage.base import Storage
-from lentic.timeline.reader import load_commit_metadata
+from lentic.timeline.history import load_archived_edge, load_archived_last
+from lentic.timeline.instant import WRITES, Instant
+from lentic.timeline.reader import decode_write, load_commit_metadata
 from lentic.timeline.timeline import Timeline
+
+_ARCHIVED_LOOK = 50
+"""How many archived writes of a kind are asked."""
 
 
 def load_table_schema(storage: Storage, timeline: Timeline, config: TableConfig) -> pa.Schema:
@@ -36,15 +44,14 @@ def load_avro_schema(storage: Storage, timeline: Timeline, config: TableConfig) 
 
 def _find(storage: Storage, timeline: Timeline, config: TableConfig) -> tuple[str, str]:
     """The schema and the file it is in. A service that began before the schema grew and completed
-    after it says what it found, which counts only where no write is left to say otherwise."""
+    after it says what it found, which counts only where no write is left to say otherwise. The
+    history is asked where no active write says it: those that did may have been undone."""
     found_by_service: tuple[str, str] | None = None
-    for instant in reversed(timeline.writes()):
-        metadata = load_commit_metadata(storage, instant)
+    for metadata, where in chain(_active(storage, timeline), _archived(storage)):
         if text := metadata.extra.get(SCHEMA_KEY):
-            found = text, layout.timeline_file(instant.file_name)
             if metadata.operation not in REARRANGING:
-                return found
-            found_by_service = found_by_service or found
+                return text, where
+            found_by_service = found_by_service or (text, where)
     if found_by_service:
         return found_by_service
     if config.create_schema:
@@ -55,3 +62,21 @@ def _find(storage: Storage, timeline: Timeline, config: TableConfig) -> tuple[st
         safe="nothing was read or written",
         next_step="write to it once with the engine that created it",
     )
+
+
+def _active(storage: Storage, timeline: Timeline) -> Iterator[tuple[CommitMetadata, str]]:
+    for instant in reversed(timeline.writes()):
+        where = layout.timeline_file(instant.file_name)
+        yield load_commit_metadata(storage, instant), where
+
+
+def _archived(storage: Storage) -> Iterator[tuple[CommitMetadata, str]]:
+    """The archived writes, those that completed last first, as far back as anybody has to look."""
+    if not load_archived_edge(storage):
+        return
+    contents: dict[Instant, bytes] = {}
+    for action in sorted(WRITES):
+        contents |= load_archived_last(storage, action, _ARCHIVED_LOOK).contents
+    for instant in sorted(contents, key=lambda one: str(one.completed_at), reverse=True):
+        where = f"{layout.HISTORY} {instant}"
+        yield decode_write(contents[instant], instant, where), where
