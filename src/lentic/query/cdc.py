@@ -123,8 +123,9 @@ class _Changes:
 
 
 def cdc_schema(user: pa.Schema) -> pa.Schema:
-    """Columns of the result: op (i, u, d), ts (the write's requested time), before, after."""
-    row = pa.struct(list(user))
+    """Columns of the result: op (i, u, d), ts (the write's requested time), before, after. Where
+    there is no row before or after, its columns are null, whatever the table says of them."""
+    row = pa.struct([field.with_nullable(True) for field in user])
     return pa.schema([("op", pa.string()), ("ts", pa.string()), ("before", row), ("after", row)])
 
 

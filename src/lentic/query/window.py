@@ -65,16 +65,17 @@ class Window:
 
 def load_window(source: Source, after: str, upto: str | None) -> Window:
     """The window, reaching into archived history only if something there completed in it."""
-    first, last = parse_bound(after), _last(source, upto)
+    storage, first = source.table.storage, parse_bound(after)
+    archived_upto = last_archived_completion(storage)
+    last = _now(source, first, archived_upto) if upto is None else parse_bound(upto)
     if first > last:
         raise ConfigError(
             f"The window ends before it begins: after={first} upto={last}.",
             safe="nothing was read",
             next_step="swap the bounds",
         )
-    storage = source.table.storage
     active = source.timeline.writes()
-    history = load_history(storage) if first < last_archived_completion(storage) else History()
+    history = load_history(storage) if first < archived_upto else History()
     writes: dict[Instant, CommitMetadata] = {}
     for instant, content in history.contents.items():
         if instant.action in WRITES and _is_within(instant, first, last):
@@ -86,10 +87,10 @@ def load_window(source: Source, after: str, upto: str | None) -> Window:
     return Window(ordered, first, last, history)
 
 
-def _last(source: Source, upto: str | None) -> CompletedAt:
-    if upto is not None:
-        return parse_bound(upto)
-    return max(source.timeline.completions().values(), default=CompletedAt("0"))
+def _now(source: Source, after: CompletedAt, archived_upto: CompletedAt) -> CompletedAt:
+    """The end of all that has completed. A slow write may be archived before those that completed
+    earlier, and what completed at `after` may have been undone since: then nothing came later."""
+    return max((*source.timeline.completions().values(), archived_upto, after))
 
 
 def _is_within(instant: Instant, after: CompletedAt, upto: CompletedAt) -> bool:

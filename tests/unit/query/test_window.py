@@ -62,3 +62,17 @@ def test_what_a_row_was_before_is_found_though_its_write_is_archived(table: lent
     archive(table, first)
     (change,) = table.changes(after=second.completed_at, kind="cdc").to_pylist()
     assert (change["op"], change["before"]) == ("u", {"id": "a", "v": 1, "ts": 1})
+
+
+def test_a_change_has_no_row_before_or_after_also_where_a_column_may_not_be_null(
+    tmp_path: Path,
+) -> None:
+    schema = pa.schema([pa.field("id", pa.string(), nullable=False), ("v", pa.int32())])
+    table = lentic.create(str(tmp_path / "t"), schema, key="id")
+    table.upsert(pa.table([["a"], [1]], schema=schema))
+    table.delete(pa.table({"id": ["a"]}))
+    found = table.changes(kind="cdc").to_pylist()
+    assert [(one["op"], one["before"], one["after"]) for one in found] == [
+        ("i", None, {"id": "a", "v": 1}),
+        ("d", {"id": "a", "v": 1}, None),
+    ]
