@@ -81,6 +81,8 @@ def _plan_block(plan: PendingPlan) -> Text:
 
 
 def _extent(plan: PendingPlan) -> str:
+    if not plan.is_readable:
+        return "unknown"
     measured = "" if plan.bytes is None else f", {size(plan.bytes)}"
     return f"{plan.files} file(s) in {plan.partitions} partition(s){measured}"
 

@@ -14,7 +14,7 @@ from lentic.insight.answers import Answer, Reason
 from lentic.insight.facts import Stop, say_age
 from lentic.services import next_steps
 from lentic.services.next_steps import NextStep
-from lentic.services.pending import PendingPlan
+from lentic.services.pending import UNREADABLE, PendingPlan
 from lentic.timeline.instant import WRITES, Instant
 from lentic.timeline.timeline import Timeline
 
@@ -93,7 +93,8 @@ def _list_facts(facts: InstantFacts) -> Iterator[tuple[str, str]]:
         yield "rows", f"{inserts} inserted, {updates} updated, {deletes} deleted"
     if facts.plan:
         plan = facts.plan
-        yield "plan", f"{plan.files} file(s) in {plan.partitions} partition(s)"
+        extent = f"{plan.files} file(s) in {plan.partitions} partition(s)"
+        yield "plan", extent if plan.is_readable else "it does not read"
         yield "cancellable", "yes" if plan.cancellation.cancellable else "no"
 
 
@@ -222,13 +223,16 @@ def _why_pending(facts: InstantFacts, found: Instant) -> Iterator[Reason]:
 def _why_plan_pending(facts: InstantFacts, plan: PendingPlan) -> Iterator[Reason]:
     told = plan.cancellation
     for line in plan.blockers:
-        yield Reason("blocker", line)
+        is_damage = line.startswith(UNREADABLE)
+        yield Reason("plan-unreadable" if is_damage else "blocker", line)
     if told.is_requested:
         yield Reason(
             "cancelled",
             "its cancellation cannot be taken back: its executor once it stops, an abort or a "
             "clean removes what it wrote and ends it",
         )
+    elif not plan.is_readable and not plan.is_alive:
+        yield Reason("cannot-be-executed", "nobody can execute it: what it was for is not known")
     elif plan.action in (Action.ROLLBACK, Action.RESTORE):
         yield Reason(
             "unfinished", "whoever began it has not finished it: the next clean or write does"
@@ -260,6 +264,9 @@ def _what_it_holds_up(facts: InstantFacts, found: Instant) -> Iterator[Reason]:
         yield Reason("archive-blocked", f"archiving stops before it comes to this: {first.why}")
     if found.action is Action.RESTORE:
         yield Reason("blocks-clean", "nothing is cleaned or archived until it is finished")
+    elif facts.plan is not None and not facts.plan.is_readable:
+        says = "cleans fail at it until it is gone or reads again: what it needs is not known"
+        yield Reason("blocks-clean", says)
     elif facts.plan is not None and found.action not in (Action.CLEAN, Action.ROLLBACK):
         says = f"cleans leave the {facts.plan.files} file(s) alone that it is going to read"
         yield Reason("blocks-clean", says)

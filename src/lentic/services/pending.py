@@ -13,6 +13,8 @@ from lentic.timeline.instant import PLANS, Instant
 
 ALERT_CANCELS = 3
 """So many cancellations in a row, and a file group is being starved of clustering (C10)."""
+UNREADABLE = "its plan does not read"
+"""How the blocker begins that says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +55,22 @@ class PendingPlan:
     """Since its executor's last sign of life; None if there is none."""
     is_alive: bool
     """Whether somebody seems to be at it: whoever executes or aborts it now is refused."""
-    partitions: int
-    files: int
+    partitions: int | None
+    files: int | None
+    """How many it names; None if it does not read, so that nobody knows."""
     bytes: int | None
-    """Of the files that it names; None where measuring them would take too long."""
+    """Of the files that it names; None also where measuring them would take too long."""
     cancellation: CancelState
     blockers: tuple[str, ...]
     next_step: str
     """A Python call that may be made now, where `t` is the table."""
     next_command: str
     """The same for a shell."""
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether the plan says what is to be done: one that does not can never be executed."""
+        return self.files is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +85,8 @@ class Standing:
     removable: bool
     undone_by: tuple[Instant, ...]
     cancellation: CancelState
+    unread: str = ""
+    """Why the plan does not read, and where; "" if it does."""
 
     @property
     def is_alive(self) -> bool:
@@ -88,6 +98,8 @@ def judge_plan(now: Standing) -> tuple[tuple[str, ...], NextStep]:
     """What stands in the way of the plan, and what may be done next."""
     blockers = [*_say_executor(now), *(f"{rollback} undoes it" for rollback in now.undone_by)]
     root, at = now.root, str(now.plan.requested_at)
+    if now.unread:
+        blockers.append(f"{UNREADABLE}: {now.unread}")
     if now.cancellation.is_requested:
         by, why = now.cancellation.by or "somebody", now.cancellation.why
         blockers.append(f"{by} cancelled it{': ' + why if why else ''}; it will not be committed")
@@ -95,12 +107,22 @@ def judge_plan(now: Standing) -> tuple[tuple[str, ...], NextStep]:
         return tuple(blockers), next_steps.ask_why(root, at)
     if now.cancellation.is_requested:
         return tuple(blockers), next_steps.abort(root, at)
+    if now.unread:
+        return tuple(blockers), _end_unread(now)
     if now.removable and (now.undone_by or now.plan.state is State.INFLIGHT):
         blockers.append("it is removable and was begun: it cannot be executed again")
         return tuple(blockers), next_steps.roll_back(root, at)
     if now.plan.action in PLANS or now.plan.action is Action.CLEAN:
         return tuple(blockers), next_steps.execute(root, at)
     return tuple(blockers), next_steps.clean(root)
+
+
+def _end_unread(now: Standing) -> NextStep:
+    """A rollback ends such a plan of a service without reading it. Nothing ends the others but
+    their file, which has to be brought back; that says which."""
+    if now.plan.action in PLANS:
+        return next_steps.roll_back(now.root, str(now.plan.requested_at))
+    return next_steps.verify(now.root)
 
 
 def _say_executor(now: Standing) -> list[str]:

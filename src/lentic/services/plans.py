@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lentic.coordination.heartbeat import heartbeat_owner, load_heartbeat
 from lentic.errors import Corrupt, MissingFile
 from lentic.format import layout
@@ -52,10 +54,11 @@ def is_planned(instant: Instant) -> bool:
 def load_plan(table: OpenTable, timeline: Timeline, plan: Instant) -> PendingPlan:
     """One pending plan, and what may be done about it."""
     storage, at = table.storage, plan.requested_at
-    files = _load_files(storage, plan)
-    now = load_standing(table, timeline, plan)
+    files, unread = _load_files(storage, plan)
+    now = replace(load_standing(table, timeline, plan), unread=unread)
     blockers, step = judge_plan(now)
     folders = {path.rpartition("/")[0] for path in files}
+    is_measured = not unread and len(folders) <= _PARTITIONS_MEASURED
     return PendingPlan(
         requested_at=at,
         action=plan.action,
@@ -65,9 +68,9 @@ def load_plan(table: OpenTable, timeline: Timeline, plan: Instant) -> PendingPla
         age_s=age_s(table, at),
         heartbeat_age_s=now.heartbeat_age_s,
         is_alive=now.is_alive,
-        partitions=len(folders),
-        files=len(files),
-        bytes=_measure(storage, files) if len(folders) <= _PARTITIONS_MEASURED else None,
+        partitions=None if unread else len(folders),
+        files=None if unread else len(files),
+        bytes=_measure(storage, files) if is_measured else None,
         cancellation=now.cancellation,
         blockers=blockers,
         next_step=step.python,
@@ -143,13 +146,15 @@ def age_s(table: OpenTable, at: RequestedAt) -> float:
 # --- what a plan names --------------------------------------------------------------------------
 
 
-def _load_files(storage: Storage, plan: Instant) -> frozenset[str]:
-    """Every data file that the plan names. None of one that does not read: it has to be shown all
-    the same, and whoever executes it is told."""
+def _load_files(storage: Storage, plan: Instant) -> tuple[frozenset[str], str]:
+    """Every data file that the plan names, and why it does not read: it has to be shown all the
+    same. One that is gone has ended since the timeline was loaded, and nothing is wrong with it."""
     try:
-        return load_plan_files(storage, plan)
-    except (Corrupt, MissingFile):
-        return frozenset()
+        return load_plan_files(storage, plan), ""
+    except Corrupt as error:
+        return frozenset(), f"{error.what.rstrip('.')} [{error.where}]"
+    except MissingFile:
+        return frozenset(), ""
 
 
 def load_plan_files(storage: Storage, plan: Instant) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -240,6 +241,17 @@ def test_plans_show_the_policy_and_what_was_cancelled_before(clustered: tuple[Ta
     (plan,) = run_json("plans", table.path)
     assert plan["cancellation"]["after_hours"] == 6.0
     assert [count for _, count in plan["cancellation"]["cancels_before"]] == [3, 3]
+
+
+def test_plans_show_one_that_does_not_read_with_what_ends_it(table: Table) -> None:
+    at = str(table.schedule("compaction"))
+    Path(table.path, layout.TIMELINE, f"{at}.compaction.requested").write_bytes(b"")
+    text = run("plans", table.path)
+    assert "extent        unknown" in text and "in the way    its plan does not read: " in text
+    (plan,) = run_json("plans", table.path)
+    assert (plan["files"], plan["partitions"], plan["bytes"]) == (None, None, None)
+    run(*shlex.split(plan["next_command"])[1:])
+    assert run_json("plans", table.path) == []
 
 
 def test_a_clustering_that_does_not_give_way_can_be_asked_for(table: Table) -> None:

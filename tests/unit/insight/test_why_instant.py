@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from lentic.errors import ConfigError
+from lentic.format import layout
 from lentic.format.names import Action
 from lentic.services.rollback import plan_undo
 from lentic.txn.transaction import transaction
@@ -88,6 +89,28 @@ def test_a_plan_under_way_says_who_is_at_it_and_a_dead_one_that_it_can_be_taken_
     dead = case.why(at)
     assert dead.has("executor-dead") and typed(dead) == [f't.execute("{at}")']
     assert case.table.execute(at)
+
+
+@pytest.mark.parametrize("action", ["compaction", "clustering"])
+def test_a_plan_that_does_not_read_is_not_said_to_wait_for_somebody_to_execute_it(
+    action: str,
+) -> None:
+    case = Case(MOR)
+    case.write("a")
+    case.write("a", value=2)
+    at = case.table.schedule("compaction")
+    if action == "clustering":
+        case.table.rollback(str(at))
+        case.table.compact()
+        case.table.bulk_insert(rows(("z", 1, "d")))
+        at = case.table.schedule("clustering")
+    path = f"{layout.TIMELINE}/{at}.{action}.requested"
+    case.storage.replace(path, b"")
+    answer = case.why(str(at))
+    assert path in says(answer, "plan-unreadable") and not answer.has("waits-for-executor")
+    assert answer.fact("plan") == "it does not read"
+    assert "cleans fail at it until it is gone" in says(answer, "blocks-clean")
+    assert typed(answer) == [f't.rollback("{at}")']
 
 
 def test_a_removable_plan_that_was_begun_must_be_rolled_back() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from lentic.errors import Corrupt
 from lentic.format import layout
 from lentic.format.cancellable import Cancellation
 from lentic.format.names import Action, State
@@ -17,10 +18,13 @@ from lentic.services.pending import (
     judge_cancellation,
     judge_plan,
 )
+from lentic.services.plans import load_plan
 from lentic.timeline.instant import Instant
+from lentic.timeline.reader import load_timeline
 from tests.rfc.claims import says
 from tests.unit.builders import requested, rows
 from tests.unit.insight.cases import HOUR_MS, Case, typed
+from tests.unit.verbs import MOR
 
 
 def clustering(**asked: Any) -> tuple[Case, RequestedAt]:
@@ -31,6 +35,20 @@ def clustering(**asked: Any) -> tuple[Case, RequestedAt]:
     at = case.table.schedule("clustering", **asked)
     assert at is not None
     return case, at
+
+
+def compaction() -> tuple[Case, RequestedAt]:
+    """A table with logs and a pending plan for them."""
+    case = Case(MOR, buckets=1)
+    case.write("a")
+    at = case.table.schedule("compaction")
+    assert at is not None
+    return case, at
+
+
+def damage(case: Case, at: str, action: str, content: bytes = b"rubbish") -> None:
+    """What becomes of a plan when its file does."""
+    case.storage.replace(f"{layout.TIMELINE}/{at}.{action}.requested", content)
 
 
 def the_plan(case: Case) -> PendingPlan:
@@ -54,11 +72,53 @@ def test_a_plan_for_many_partitions_is_not_measured() -> None:
     assert (plan.bytes is None) == (plan.partitions > 100)
 
 
-def test_a_plan_that_does_not_read_is_shown_all_the_same() -> None:
-    case, at = clustering()
-    case.storage.replace(f"{layout.TIMELINE}/{at}.clustering.requested", b"rubbish")
+@pytest.mark.parametrize("content", [b"rubbish", b""])
+@pytest.mark.parametrize("make", ["clustering", "compaction"])
+def test_a_plan_that_does_not_read_says_so_and_is_to_be_rolled_back(
+    make: str, content: bytes
+) -> None:
+    case, at = clustering() if make == "clustering" else compaction()
+    damage(case, at, make, content)
     plan = the_plan(case)
-    assert (plan.requested_at, plan.files, plan.cancellation) == (at, 0, CancelState())
+    assert (plan.requested_at, plan.cancellation) == (at, CancelState())
+    assert (plan.partitions, plan.files, plan.bytes) == (None, None, None), "nobody knows"
+    (blocker,) = plan.blockers
+    assert blocker.startswith("its plan does not read: ") and f"{at}.{make}.requested" in blocker
+    assert plan.next_step == f't.rollback("{at}")'
+    with pytest.raises(Corrupt):
+        case.table.execute(at)
+    case.table.rollback(at)
+    assert case.table.plans() == [], "and that does it"
+
+
+def test_a_plan_that_ended_since_the_timeline_was_loaded_is_not_called_damaged() -> None:
+    case, at = clustering()
+    timeline = load_timeline(case.storage)
+    case.table.rollback(at)
+    plan = load_plan(case.opened, timeline, timeline.pending()[0])
+    assert (plan.files, plan.bytes, plan.blockers) == (0, 0, ())
+    assert plan.next_step == f't.execute("{at}")'
+
+
+def test_a_cancelled_plan_that_does_not_read_is_aborted_all_the_same() -> None:
+    case, at = clustering()
+    case.table.request_cancel(at)
+    damage(case, at, "clustering")
+    plan = the_plan(case)
+    assert "its plan does not read" in plan.blockers[0]
+    assert plan.next_step == f't.execute_abort("{at}")'
+    case.table.execute_abort(at)
+
+
+@pytest.mark.parametrize("action", ["clean", "restore"])
+def test_of_a_clean_or_restore_that_does_not_read_nothing_is_suggested_that_is_refused(
+    action: str,
+) -> None:
+    case = Case()
+    case.storage.put_if_absent(f"{layout.TIMELINE}/{AT}.{action}.requested", b"rubbish")
+    plan = the_plan(case)
+    assert "its plan does not read" in plan.blockers[0]
+    assert plan.next_step == "t.verify()" and case.table.verify()
 
 
 @pytest.mark.parametrize("cancellable", [True, False])
