@@ -87,6 +87,8 @@ class Standing:
     cancellation: CancelState
     unread: str = ""
     """Why the plan does not read, and where; "" if it does."""
+    doubtful: tuple[Instant, ...] = ()
+    """Pending rollbacks that do not read, so that each may undo it."""
 
     @property
     def is_alive(self) -> bool:
@@ -100,9 +102,12 @@ def judge_plan(now: Standing) -> tuple[tuple[str, ...], NextStep]:
     root, at = now.root, str(now.plan.requested_at)
     if now.unread:
         blockers.append(f"{UNREADABLE}: {now.unread}")
+    blockers += (f"{i} may undo it: the plan of that does not read" for i in now.doubtful)
     if now.cancellation.is_requested:
         by, why = now.cancellation.by or "somebody", now.cancellation.why
         blockers.append(f"{by} cancelled it{': ' + why if why else ''}; it will not be committed")
+    if now.doubtful:  # until that file is back nothing is executed, undone or asked about
+        return tuple(blockers), next_steps.verify(root)
     if now.is_alive:
         return tuple(blockers), next_steps.ask_why(root, at)
     if now.cancellation.is_requested:

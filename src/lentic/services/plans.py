@@ -82,11 +82,7 @@ def load_standing(table: OpenTable, timeline: Timeline, plan: Instant) -> Standi
     """Who is at a plan, who undoes it, who cancelled it."""
     storage, at = table.storage, plan.requested_at
     heartbeat = heartbeat_age_s(table, at)
-    undone_by = [
-        rollback
-        for rollback in timeline.pending(Action.ROLLBACK)
-        if load_rollback_target(storage, rollback) == at
-    ]
+    undone_by, doubtful = _load_undoing(storage, timeline, plan)
     return Standing(
         root=storage.root,
         plan=plan,
@@ -94,9 +90,25 @@ def load_standing(table: OpenTable, timeline: Timeline, plan: Instant) -> Standi
         heartbeat_age_s=heartbeat,
         ttl_s=table.pulse.ttl_ms / 1000,
         removable=plan.action in PLANS and load_is_removable(storage, plan),
-        undone_by=tuple(undone_by),
+        undone_by=undone_by,
+        doubtful=doubtful,
         cancellation=_load_cancel_state(table, timeline, plan),
     )
+
+
+def _load_undoing(
+    storage: Storage, timeline: Timeline, plan: Instant
+) -> tuple[tuple[Instant, ...], tuple[Instant, ...]]:
+    """The pending rollbacks that undo the plan, and those that do not say what they undo."""
+    undoing, doubtful = [], []
+    for rollback in timeline.pending(Action.ROLLBACK):
+        try:
+            if load_rollback_target(storage, rollback) == plan.requested_at:
+                undoing.append(rollback)
+        except Corrupt:
+            if rollback != plan:
+                doubtful.append(rollback)
+    return tuple(undoing), tuple(doubtful)
 
 
 def _load_cancel_state(table: OpenTable, timeline: Timeline, plan: Instant) -> CancelState:

@@ -110,6 +110,22 @@ def test_a_cancelled_plan_that_does_not_read_is_aborted_all_the_same() -> None:
     case.table.execute_abort(at)
 
 
+@pytest.mark.parametrize("content", [b"rubbish", b""])
+def test_a_rollback_that_does_not_read_is_named_and_the_other_plans_are_listed(
+    content: bytes,
+) -> None:
+    case, at = clustering()
+    bad = requested(900)
+    case.storage.put_if_absent(f"{layout.TIMELINE}/{bad}.rollback.requested", content)
+    plan, rollback = case.table.plans()
+    assert (plan.requested_at, plan.files, rollback.requested_at) == (at, 2, bad)
+    assert plan.blockers == (f"rollback {bad} may undo it: the plan of that does not read",)
+    (blocker,) = rollback.blockers
+    assert blocker.startswith("its plan does not read: ") and f"{bad}.rollback.requested" in blocker
+    assert plan.next_step == rollback.next_step == "t.verify()", "nothing else works"
+    assert f"{bad}.rollback.requested" in case.table.verify()[0]
+
+
 @pytest.mark.parametrize("action", ["clean", "restore"])
 def test_of_a_clean_or_restore_that_does_not_read_nothing_is_suggested_that_is_refused(
     action: str,
