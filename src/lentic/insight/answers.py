@@ -42,7 +42,8 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Why something is as it is. `facts` are names with values, as text."""
+    """Why something is as it is. `facts` are names with values, as text; a name comes again where
+    there are several of a kind: a key in two file groups has two slices."""
 
     question: str
     kind: str
@@ -54,15 +55,23 @@ class Answer:
     not_looked_at: tuple[str, ...] = ()
 
     def fact(self, name: str) -> str:
-        """The value of one fact; "" if it was not told."""
-        return dict(self.facts).get(name, "")
+        """The value of one fact, the first if there are several; "" if it was not told."""
+        return next(iter(self.every(name)), "")
+
+    def every(self, name: str) -> tuple[str, ...]:
+        """Each value of a fact that may be told several times, in order."""
+        return tuple(value for told, value in self.facts if told == name)
 
     def has(self, code: str) -> bool:
         """Whether one of the reasons is of this kind."""
         return any(reason.code == code for reason in self.reasons)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"facts": dict(self.facts)}
+        """As values of JSON. A fact is a text, or the list of its texts if it was told several
+        times: those of one file group have the same place in each list."""
+        every = {name: list(self.every(name)) for name, _ in self.facts}
+        facts = {name: told if len(told) > 1 else told[0] for name, told in every.items()}
+        return asdict(self) | {"facts": facts}
 
     def __str__(self) -> str:
         lines = [f"{self.kind} {self.question}"]

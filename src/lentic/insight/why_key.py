@@ -40,7 +40,7 @@ class KeyFacts:
 def explain_key(facts: KeyFacts) -> Answer:
     """Where the record is, and how it became what it is."""
     judged = [_judge(found, facts.ordering) for found in facts.found]
-    reasons = [reason for _, said in judged for reason in said]
+    reasons = list(_list_reasons(facts, [said for _, said in judged]))
     versions = tuple(version for marked, _ in judged for version in marked)
     current = [found for found in facts.found if found.row_commit is not None]
     if len(current) > 1:
@@ -48,15 +48,24 @@ def explain_key(facts: KeyFacts) -> Answer:
         reasons.append(Reason("twice", f"readers see it {len(current)} times: in {where}"))
     if not facts.found:
         reasons.append(_nowhere(facts))
+    won = dict.fromkeys(version.commit for version in versions if version.won)
     return Answer(
         question=facts.key,
         kind="key",
         facts=tuple(_list_facts(facts, versions)),
         reasons=tuple(reasons),
-        next_steps=tuple(next_steps.ask_why(facts.root, v.commit) for v in versions if v.won),
+        next_steps=tuple(next_steps.ask_why(facts.root, commit) for commit in won),
         versions=versions,
         not_looked_at=facts.not_looked_at,
     )
+
+
+def _list_reasons(facts: KeyFacts, judged: Sequence[Sequence[Reason]]) -> Iterator[Reason]:
+    """What was said of each file group, which is named if there are several."""
+    for found, said in zip(facts.found, judged, strict=True):
+        for reason in said:
+            names = len(judged) > 1 and reason.code != "only-older"  # that names it anyhow
+            yield replace(reason, says=f"in {found.group}: {reason.says}") if names else reason
 
 
 def _list_facts(facts: KeyFacts, versions: Sequence[Version]) -> Iterator[tuple[str, str]]:

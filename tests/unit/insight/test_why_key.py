@@ -54,6 +54,25 @@ def test_a_partition_narrows_the_search() -> None:
     assert [version.partition for version in answer.versions] == ["e"]
 
 
+def test_of_a_key_in_several_file_groups_what_holds_for_each_is_told() -> None:
+    case = Case()
+    both = rows(("a", 1, "d"), ("a", 2, "e"))
+    at = case.table.bulk_insert(both).requested_at
+    answer = case.why("a")
+    groups = [str(part.group) for part in case.table.file_slices()]
+    assert list(answer.every("file group")) == groups and len(set(groups)) == 2
+    assert answer.fact("file group") == groups[0]
+    facts = answer.to_json()["facts"]
+    assert facts["file group"] == groups
+    assert (facts["slice"], facts["visible"]) == ([at, at], ["yes", "yes"])
+    assert facts["changed by"] == at, "what is told once stays a text"
+    only = [reason.says for reason in answer.reasons if reason.code == "only-version"]
+    says_it = f"the row of {at} is the only version in the latest slice"
+    assert only == [f"in {group}: {says_it}" for group in groups]
+    assert typed(answer) == [f"t.why('{at}')"], "once"
+    assert says(case.why("a", partition="e"), "only-version") == says_it
+
+
 def test_the_greatest_ordering_value_wins_and_a_late_row_changes_nothing() -> None:
     case = Case(MOR, buckets=1, ordering="v")
     case.write("a", value=1)
