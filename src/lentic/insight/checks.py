@@ -133,7 +133,8 @@ def _check_plans(now: HealthFacts) -> Iterator[Finding]:
 
 
 def _check_starvation(now: HealthFacts) -> Iterator[Finding]:
-    """C10: clustering gives way to writes, and where these never pause it never comes to an end."""
+    """C10: clustering gives way to writes, and where these never pause it never comes to an end.
+    Whether it was writes that had plans cancelled the counts do not say."""
     counts = dict(now.facts.cancels)
     for plan in now.plans:
         for group, count in plan.cancellation.cancels_before:
@@ -146,7 +147,7 @@ def _check_starvation(now: HealthFacts) -> Iterator[Finding]:
         WARNING,
         "starved",
         f"Clusterings of {len(starved)} file group(s) were cancelled {ALERT_CANCELS} times in a "
-        f"row or more, of {group} {count} times: writes come too often for them.",
+        f"row or more, of {group} {count} times, and none completed.",
         next_steps.cluster_for_sure(now.facts.root),
     )
 

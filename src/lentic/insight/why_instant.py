@@ -248,8 +248,8 @@ def _why_plan_pending(facts: InstantFacts, plan: PendingPlan) -> Iterator[Reason
     for group, count in told.starved[:_STARVED_TOLD]:
         yield Reason(
             "starved",
-            f"plans of file group {group} were cancelled {count} times in a "
-            "row: writes come too often for it",
+            f"plans of file group {group} were cancelled {count} times in a row, and none "
+            "completed",
         )
     if (more := len(told.starved) - _STARVED_TOLD) > 0:
         yield Reason("starved", f"so were plans of {more} more file group(s)")

@@ -65,7 +65,8 @@ def why_small(
     taken = next_clustered(facts) if clustered is None else clustered
     said = (_why_not_filled(facts, part), _why_not_clustered(facts, part, taken))
     if cancels := facts.cancels.get(group_key(*_group(part))):
-        says = f"the last {cancels} clustering(s) for it were cancelled, because writes came first"
+        # The counts do not say who asked: a write that came first, a clean, or an operator.
+        says = f"the last {cancels} clustering(s) for it were cancelled"
         return (*said, Reason("small-cancelled", says))
     return said
 

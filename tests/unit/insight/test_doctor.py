@@ -273,6 +273,7 @@ def test_clusterings_that_are_cancelled_again_and_again_are_found_with_or_withou
         case.table.execute_abort(at)
     found = finding(examine(case), "starved")
     assert "2 file group(s)" in found.says and "3 times" in found.says
+    assert "write" not in found.says, "an operator cancelled them"
     assert mends(found) == "t.cluster(cancellable=False)"
     _clustering(case)
     assert examine(case).of("starved")

@@ -153,4 +153,5 @@ def test_one_whose_clusterings_were_cancelled_says_how_often() -> None:
         at = str(case.table.schedule("clustering"))
         case.table.request_cancel(at)
         case.table.execute_abort(at)
-    assert "the last 2 clustering(s)" in says(_first(case), "small-cancelled")
+    said = says(_first(case), "small-cancelled")
+    assert said == "the last 2 clustering(s) for it were cancelled", "by hand: no write came first"
