@@ -15,6 +15,7 @@ from lentic.format.names import Action, requested_at_of
 from lentic.format.table_config import TableType
 from lentic.format.times import RequestedAt, is_before
 from lentic.insight.answers import Finding, Severity
+from lentic.insight.damage import find_way_back, list_damaged, list_whole, say_mending, take_back
 from lentic.insight.facts import Facts, Stop, say_age
 from lentic.insight.why_small import is_small, next_clustered, why_small
 from lentic.services import next_steps
@@ -104,8 +105,23 @@ def check_table(now: HealthFacts) -> tuple[Finding, ...]:
 
 
 def _check_invariants(now: HealthFacts) -> Iterator[Finding]:
-    root = now.facts.root
-    yield from (Finding(ERROR, "invariant", f"{s}.", next_steps.verify(root)) for s in now.broken)
+    facts, damaged = now.facts, list_damaged(now.facts)
+    whole = list_whole(facts, damaged)
+    for says in now.broken:
+        path = _starting_path(says, damaged)
+        if path is None:  # of which nothing in lentic is known to mend it
+            yield Finding(ERROR, "invariant", f"{says}.")
+            continue
+        back = find_way_back(facts, path, whole)
+        step = take_back(facts, back) if back else None
+        yield Finding(ERROR, "invariant", f"{says}: {say_mending(facts, back)}.", step)
+
+
+def _starting_path(says: str, paths: frozenset[str]) -> str | None:
+    """Which of the paths a sentence begins with; there may be spaces in either."""
+    words = says.split(" ")
+    starts = (" ".join(words[:count]) for count in range(1, len(words)))
+    return next((start for start in starts if start in paths), None)
 
 
 # --- plans and writers --------------------------------------------------------------------------

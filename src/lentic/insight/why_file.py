@@ -19,6 +19,14 @@ from lentic.format.names import (
 )
 from lentic.format.times import CompletedAt, RequestedAt, parse_epoch_ms
 from lentic.insight.answers import Answer, Reason
+from lentic.insight.damage import (
+    committed_size,
+    find_way_back,
+    list_damaged,
+    list_whole,
+    say_mending,
+    take_back,
+)
 from lentic.insight.facts import Facts, say_moment
 from lentic.insight.why_small import why_small
 from lentic.services import next_steps
@@ -61,7 +69,12 @@ class _Asked:
 def explain_file(facts: Facts, path: str) -> Answer:
     """All there is to say about the data file at `path`, whose partition is among the facts."""
     asked = _find(facts, path)
+    damaged = list_damaged(facts)
+    back = None
     reasons = [*_why_visible(facts, asked)]
+    if path in damaged:
+        back = find_way_back(facts, path, list_whole(facts, damaged))
+        reasons += _why_damaged(facts, asked, back)
     if asked.info is not None:
         named = _why_kept(facts, asked) if asked.write else _why_left(facts, asked)
         reasons += named
@@ -72,7 +85,10 @@ def explain_file(facts: Facts, path: str) -> Answer:
         kind="file",
         facts=tuple(_list_facts(facts, asked)),
         reasons=tuple(reasons),
-        next_steps=tuple(_list_next_steps(facts, asked, reasons)),
+        next_steps=(
+            *_list_next_steps(facts, asked, reasons),
+            *([take_back(facts, back)] if back else []),
+        ),
     )
 
 
@@ -163,6 +179,16 @@ def _why_gone(facts: Facts, asked: _Asked) -> Reason:
     if asked.is_current:
         return Reason("missing", "it holds current rows and is not there: somebody else deleted it")
     return Reason("cleaned", "it was deleted since: no retained state has it")
+
+
+def _why_damaged(facts: Facts, asked: _Asked, back: Instant | None) -> Iterator[Reason]:
+    if asked.info is not None:
+        yield Reason(
+            "size-differs",
+            f"it is damaged: it has {asked.info.size} bytes, and its commit says "
+            f"{committed_size(facts, asked.path)}",
+        )
+    yield Reason("mend", say_mending(facts, back))
 
 
 def _why_unnamed(facts: Facts, asked: _Asked) -> Reason:
@@ -343,5 +369,5 @@ def _list_next_steps(facts: Facts, asked: _Asked, reasons: list[Reason]) -> Iter
         yield next_steps.compact(facts.root)
     if codes & {"small-no-clustering", "small-next-clustering", "small-plan-limit"}:
         yield next_steps.cluster(facts.root)
-    if "missing" in codes:
+    if codes & {"missing", "size-differs"}:  # which names all that has to be brought back
         yield next_steps.verify(facts.root)

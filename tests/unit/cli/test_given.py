@@ -81,9 +81,11 @@ def test_what_is_suggested_carries_the_options_given(table: Table) -> None:
     assert plan["next_command"] == command
     assert _json("why", table.path, at, *SHARED)["next_steps"][0]["shell"] == command
     assert _json(*shlex.split(command)[1:])["outcome"] == "Committed"
-    Path(table.path, table.file_slices()[0].paths[0]).unlink()
+    saved = table.savepoint().requested_at
+    table.upsert(pa.table([["a"], [9]], schema=table.schema))
+    Path(table.path, table.file_slices()[0].paths[-1]).unlink()
     finding = _json("doctor", table.path, *SHARED)["findings"][0]
-    assert finding["remedy"]["shell"] == f"lentic verify {SAID} '{table.path}'"
+    assert finding["remedy"]["shell"] == f"lentic restore {SAID} '{table.path}' {saved}"
 
 
 def test_what_a_cancellation_suggests_carries_them(tmp_path: Path) -> None:

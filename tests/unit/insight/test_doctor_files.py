@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from lentic.errors import StorageError
 from lentic.format import layout
 from lentic.insight.answers import Severity
@@ -12,7 +14,7 @@ from lentic.insight.doctor import check_health
 from tests.unit.builders import WrappedStorage
 from tests.unit.insight.cases import HOUR_MS, Case
 from tests.unit.insight.checkups import examine, finding, mends
-from tests.unit.verbs import MOR
+from tests.unit.verbs import COW, MOR
 
 KEEP: dict[str, Any] = {"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3}
 
@@ -26,14 +28,57 @@ def test_what_does_not_hold_of_the_table_comes_first() -> None:
         health = examine(case, everything=everything)
         assert health.findings[0].severity is Severity.ERROR and not health.is_healthy
         assert "holds current rows and is not there" in finding(health, "invariant").says
-        assert mends(finding(health, "invariant")) == "t.verify()"
+        found = finding(health, "invariant")
+        assert found.says.endswith("is not there: bring it back from a copy of the table.")
+        assert found.remedy is None, "verify would say the same again"
 
 
-def test_a_file_that_is_not_as_long_as_its_commit_says_is_found() -> None:
+@pytest.mark.parametrize("everything", [False, True])
+@pytest.mark.parametrize("kind", [COW, MOR])
+def test_a_file_that_is_not_as_long_as_its_commit_says_is_mended_by_the_savepoint_before_it(
+    kind: str, everything: bool
+) -> None:
+    case = Case(kind, buckets=1)
+    saved = case.write("a", day="a folder is here")
+    case.table.savepoint()
+    case.write("b", day="a folder is here", value=1)
+    path = case.table.file_slices()[0].paths[-1]
+    case.storage.replace(path, b"short")
+    found = finding(examine(case, everything=everything), "invariant")
+    assert f"{path} has 5 bytes" in found.says
+    assert found.says.endswith(
+        f": bring it back from a copy of the table, or restore savepoint {saved}, which undoes "
+        "1 commit(s) made since."
+    )
+    assert mends(found) == f't.restore("{saved}")'
+    case.table.restore(saved)
+    assert not examine(case, everything=everything).of("invariant"), "as was said"
+    assert case.table.read().num_rows == 1
+
+
+def test_a_savepoint_whose_own_file_is_damaged_is_no_way_back() -> None:
     case = Case()
     case.write("a")
-    case.storage.replace(case.bases()[0], b"short")
-    assert "has 5 bytes" in finding(examine(case), "invariant").says
+    case.table.savepoint()
+    case.write("a", value=1)
+    for path in case.bases():
+        case.storage.replace(path, b"short")
+    found = examine(case).of("invariant")
+    assert [f.remedy for f in found] == [None, None]
+    case.storage.delete(case.bases()[0])
+    found = examine(case).of("invariant")
+    assert sum("is protected by savepoint" in f.says for f in found) == 1
+    assert all(f.says.endswith(": bring it back from a copy of the table.") for f in found)
+    assert [f.remedy for f in found] == [None, None]
+
+
+def test_an_invariant_that_is_about_no_file_is_told_without_a_command_that_does_nothing() -> None:
+    case = Case()
+    at = case.write("a")
+    case.storage.put_if_absent(f"{layout.CANCEL}/{at}", b"")
+    found = finding(examine(case), "invariant")
+    assert found.says == f"{at} is completed, and its cancellation is still asked for."
+    assert found.remedy is None
 
 
 def test_orphans_are_found_when_they_are_old_and_noted_before() -> None:

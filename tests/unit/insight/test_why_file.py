@@ -228,7 +228,27 @@ def test_a_file_that_is_lost_is_told_as_damage() -> None:
     case.storage.delete(path)
     answer = case.why(path)
     assert "holds current rows and is not there" in says(answer, "missing")
+    assert says(answer, "mend") == "bring it back from a copy of the table"
     assert typed(answer) == ["t.verify()"]
+
+
+def test_a_log_that_was_cut_off_is_told_with_both_lengths_and_what_mends_it() -> None:
+    case = Case(MOR, buckets=1)
+    saved = case.write("a")
+    case.table.savepoint()
+    case.write("a", value=1)
+    path = case.table.file_slices()[0].logs[-1].path
+    whole = case.storage.read(path)
+    assert not case.why(path).has("size-differs")
+    case.storage.replace(path, whole[:7])
+    answer = case.why(path)
+    said = says(answer, "size-differs")
+    assert said == f"it is damaged: it has 7 bytes, and its commit says {len(whole)}"
+    assert f"restore savepoint {saved}" in says(answer, "mend")
+    assert typed(answer) == ["t.verify()", f't.restore("{saved}")']
+    first = case.table.file_slices()[0].paths[0]
+    case.storage.replace(first, b"short")
+    assert "restore" not in says(case.why(first), "mend"), "the savepoint needs this one, too"
 
 
 def test_a_file_of_a_pending_write_is_seen_by_nobody_yet() -> None:
