@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lentic.insight.answers import Answer
 from lentic.services.clean import CleanRun
 from lentic.services.outcome import Outcome
 from lentic.services.pending import PendingPlan
@@ -119,18 +120,29 @@ def plan_facts(plan: PendingPlan) -> dict[str, Any]:
     return asdict(plan) | {"action": plan.action.value, "state": plan.state.value}
 
 
-def cancelled_facts(pending: Iterable[PendingPlan], at: str) -> dict[str, Any]:
-    """What `lentic cancel --json` prints: what was promised, and what to do next; `pending` are the
-    plans that are left."""
-    told: dict[str, Any] = {"requested_at": at, "promise": "it will not be committed"}
-    for plan in pending:
-        if plan.requested_at == at:
-            said = plan.cancellation
-            step = {"shell": plan.next_command, "python": plan.next_step}
-            told |= {"state": "cancelled", "by": said.by, "why": said.why, "next_step": step}
-            return told | {"executor": plan.owner if plan.is_alive else ""}
-    told |= {"state": "aborted", "by": "", "why": "", "next_step": None}
-    return told | {"executor": ""}
+def cancelled_facts(plan: PendingPlan | Answer) -> dict[str, Any]:
+    """What `lentic cancel --json` prints: what was promised, by whom, and what to do next. A plan
+    that is not pending any more has ended as aborted, and why it did is its answer."""
+    if isinstance(plan, PendingPlan):
+        said = plan.cancellation
+        told: dict[str, Any] = {
+            "requested_at": str(plan.requested_at),
+            "state": "cancelled",
+            "by": said.by,
+            "why": said.why,
+            "next_step": {"shell": plan.next_command, "python": plan.next_step},
+            "executor": plan.owner if plan.is_alive else "",
+        }
+    else:
+        told = {
+            "requested_at": plan.question,
+            "state": "aborted",
+            "by": plan.fact("cancelled by"),
+            "why": plan.fact("cancelled because"),
+            "next_step": None,
+            "executor": "",
+        }
+    return {"promise": "it will not be committed"} | told
 
 
 def outcome_facts(outcome: Outcome | None) -> dict[str, str | None] | None:

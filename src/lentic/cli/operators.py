@@ -107,7 +107,8 @@ def cancel(
     if dry_run:
         return explain(table.explain("cancel", requested_at=at), as_json)
     table.request_cancel(at, **({"why": why} if why else {}))
-    told = cancelled_facts([carry_plan(plan, option) for plan in table.plans()], at)
+    found = next((plan for plan in table.plans() if plan.requested_at == at), None)
+    told = cancelled_facts(carry_plan(found, option) if found else table.why(at, kind="instant"))
     print_json(told) if as_json else typer.echo(say_cancelled(told))
 
 

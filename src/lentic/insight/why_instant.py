@@ -78,6 +78,8 @@ def _list_facts(facts: InstantFacts) -> Iterator[tuple[str, str]]:
         yield "completed at", str(found.completed_at)
     if facts.cancelled.by:
         yield "cancelled by", facts.cancelled.by
+    if facts.cancelled.why:
+        yield "cancelled because", facts.cancelled.why
     if found and found.is_pending:
         yield "age", say_age(facts.age_s)
         yield "owner", facts.owner or "nobody"

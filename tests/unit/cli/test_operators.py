@@ -193,7 +193,8 @@ def test_cancel_says_what_is_promised_and_abort_ends_it(clustered: tuple[Table, 
     assert "never committed" in run("abort", table.path, at)
     assert run_json("abort", table.path, at, "--dry-run")["steps"] == []
     assert "aborted already" in run("cancel", table.path, at)
-    assert run_json("cancel", table.path, at)["state"] == "aborted"
+    ended = run_json("cancel", table.path, at, "--why", "another reason")
+    assert ended == told | {"state": "aborted", "next_step": None}, "who came first is still told"
     assert "aborted" in run("timeline", table.path)
 
 
