@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -22,18 +22,27 @@ def render_answer(answer: Answer) -> Group:
     ]
     parts += [Text(f"• {reason.says}") for reason in answer.reasons]
     if answer.versions:
-        columns = ("write", "completed at", "ordering", "what", "file", "")
-        parts.append(grid("versions, in merge order", columns, map(_version, answer.versions)))
+        parts += _versions(answer.versions)
     parts += _next_steps(answer.next_steps)
     parts += [Text(f"not looked at: {what}", style="dim") for what in answer.not_looked_at]
     return Group(*parts)
 
 
-def _version(version: Version) -> tuple[object, ...]:
+def _versions(versions: Sequence[Version]) -> Iterator[RenderableType]:
+    """A table that has numbers for files, and their paths below it: in a narrow column a path is
+    broken into lines of a few letters, which nobody can copy."""
+    numbers = {path: n for n, path in enumerate(dict.fromkeys(v.file for v in versions), start=1)}
+    columns = ("write", "completed at", "ordering", "what", "file", "")
+    rows = (_version(version, numbers[version.file]) for version in versions)
+    yield grid("versions, in merge order", columns, rows)
+    yield from (whole(f"file {number}: {path}", style="") for path, number in numbers.items())
+
+
+def _version(version: Version, file: int) -> tuple[object, ...]:
     ordering = ", ".join("null" if v is None else v for v in version.ordering)
     kind = f"partial {version.kind}" if version.is_partial else version.kind
     won = "won" if version.won else ""
-    return version.commit, version.completed_at or "", ordering, kind, version.file, won
+    return version.commit, version.completed_at or "", ordering, kind, file, won
 
 
 def _next_steps(steps: tuple[NextStep, ...]) -> Iterator[Text]:

@@ -26,6 +26,7 @@ class Version:
 
     partition: str
     file: str
+    """Its path in the table."""
     slice: str
     """The requested time at which its file slice begins."""
     kind: str

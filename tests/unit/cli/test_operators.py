@@ -71,7 +71,10 @@ def test_why_shows_the_versions_of_a_key_and_who_won(table: Table) -> None:
     told = run_json("why", table.path, "a")
     assert [version["ordering"] for version in told["versions"]] == [["0"], ["1"], ["2"]]
     assert [version["won"] for version in told["versions"]] == [False, False, True]
-    assert "versions, in merge order" in run("why", table.path, "a")
+    text = run("why", table.path, "a")
+    assert "versions, in merge order" in text
+    for log in table.file_slices()[0].logs:
+        assert f": {log.path}\n" in text, "as it may be asked about"
     assert run_json("why", table.path, "a", "--partition", "nowhere")["versions"] == []
 
 

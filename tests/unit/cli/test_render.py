@@ -12,7 +12,7 @@ from lentic.cli.facts import PartitionFacts, TableFacts
 from lentic.cli.render import display, grid, render_table_facts, render_timeline, size
 from lentic.cli.render_insight import render_answer, render_health
 from lentic.format.names import Action, State
-from lentic.insight.answers import Answer, Finding, Health, Severity
+from lentic.insight.answers import Answer, Finding, Health, Severity, Version
 from lentic.services import next_steps
 from lentic.timeline.instant import Instant
 from tests.unit.builders import completed, requested, time
@@ -136,3 +136,20 @@ def test_commands_and_paths_stay_whole_on_a_narrow_terminal(
     assert step.shell in lines
     assert f"file {root}/file" in lines
     assert f"{root} needs care." in lines
+
+
+def test_the_files_of_versions_stay_whole_on_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    names = [
+        f"a day/00000000-0000-0000-0000-000000000000-0_0-1-2_{time(n)}.parquet" for n in (1, 2)
+    ]
+    first, second = (
+        Version("a day", name, time(1), "base", time(number), time(3), ("7",))
+        for number, name in enumerate(names)
+    )
+    display(render_answer(Answer("k", "key", (), (), versions=(first, second, second))))
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[-2:] == [f"file {n}: {name}" for n, name in enumerate(names, start=1)]
+    assert not [line for line in lines if len(line) > 80 and "file" not in line]
