@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -21,6 +24,7 @@ from lentic.cli.render import (
 )
 from lentic.cli.serve import serve
 from lentic.cli.services import add_commands
+from lentic.config.options import UnknownOption
 from lentic.errors import LenticError
 
 app = typer.Typer(
@@ -118,10 +122,22 @@ app.command()(answering(serve))
 add_operator_commands(app)
 
 
+def _show_warning(
+    otherwise: Callable[..., None], message: Warning | str, category: type[Warning], *more: Any
+) -> None:
+    """Of an option that nobody reads what it says, without the line of our source that said so."""
+    if issubclass(category, UnknownOption):
+        typer.echo(f"warning: {message}", err=True)
+    else:
+        otherwise(message, category, *more)
+
+
 def main() -> None:
-    """Entry point: our errors become one message and exit code 1."""
+    """Entry point: our errors become one message and exit code 1, our warnings a line each."""
     try:
-        app()
+        with warnings.catch_warnings():
+            warnings.showwarning = partial(_show_warning, warnings.showwarning)
+            app()
     except LenticError as error:
         told = f"{type(error).__name__}: {error}"
         Console(stderr=True).print(told, style="red", markup=False, soft_wrap=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,25 @@ def test_success_is_exit_code_0(
 ) -> None:
     assert not _main(monkeypatch, "timeline", table.path, "--json")
     assert len(json.loads(capsys.readouterr().out)) == 3
+
+
+@pytest.mark.filterwarnings("default")
+def test_an_option_that_nobody_reads_is_one_line_on_standard_error(
+    table: Table, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def warns(of: Table) -> list[str]:
+        warnings.warn("of another kind", DeprecationWarning, stacklevel=1)
+        return []
+
+    unknown = ("-o", "hoodie.clean.comits.retained=5")
+    assert not _main(monkeypatch, "timeline", table.path, "--json", *unknown)
+    out, err = capsys.readouterr()
+    assert len(json.loads(out)) == 3
+    said = "Option hoodie.clean.comits.retained has no effect in lentic."
+    assert err == f"warning: {said} Did you mean hoodie.clean.commits.retained?\n"
+    monkeypatch.setattr(Table, "verify", warns)
+    with pytest.warns(DeprecationWarning, match="of another kind"):
+        assert not _main(monkeypatch, "verify", table.path)
 
 
 def test_a_corrupt_table_is_told_with_its_file(
