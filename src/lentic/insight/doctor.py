@@ -8,6 +8,7 @@ was not looked at is said. Nothing is changed.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from lentic.coordination.fenced import decode_state
@@ -22,11 +23,12 @@ from lentic.insight.facts import Facts
 from lentic.insight.load import WRITES_MAX, load_facts, load_stops, load_written_partitions
 from lentic.services import next_steps
 from lentic.services.archive import list_due
+from lentic.services.next_steps import NextStep
 from lentic.services.plans import age_s, heartbeat_age_s, list_plans
 from lentic.services.verify import verify_listed, verify_table
 from lentic.storage.base import Storage
 from lentic.timeline.history import load_archived_edge
-from lentic.timeline.instant import WRITES
+from lentic.timeline.instant import WRITES, Instant
 from lentic.timeline.reader import load_timeline
 from lentic.timeline.timeline import Timeline
 from lentic.txn.transaction import OpenTable
@@ -56,8 +58,7 @@ def check_health(
         facts = load_facts(table, sample.partitions, sample.writes)
         now = _load(table, facts)
     except LenticError as error:
-        # What else is damaged, verify tells; of a storage that fails it knows no more than this.
-        remedy = next_steps.verify(root) if isinstance(error, Corrupt | MissingFile) else None
+        remedy = _find_remedy(table, error)
         broken = Finding(Severity.ERROR, "unreadable", _say_unreadable(error), remedy)
         return Health(root, (broken,), (), ("everything else, until that is mended",))
     looked_at = (
@@ -66,6 +67,19 @@ def check_health(
         ("files", len(facts.files.files)),
     )
     return Health(root, check_table(now), looked_at, (*sample.left_out, *_blind_spots(table)))
+
+
+def _find_remedy(table: OpenTable, error: LenticError) -> NextStep | None:
+    """What ends the plan that does not read, if it is one. What else is damaged, verify tells; of a
+    storage that fails it knows no more than this."""
+    if not isinstance(error, Corrupt | MissingFile):
+        return None
+    with suppress(LenticError):  # which has been said
+        for plan in list_plans(table):
+            asked = Instant(plan.requested_at, plan.action, State.REQUESTED)
+            if not plan.is_readable and asked.file_name in error.where:
+                return NextStep(plan.next_command, plan.next_step)
+    return next_steps.verify(table.storage.root)
 
 
 def _say_unreadable(error: LenticError) -> str:

@@ -11,7 +11,7 @@ from lentic.errors import StorageError
 from lentic.format import layout
 from lentic.insight.answers import Severity
 from lentic.insight.doctor import check_health
-from tests.unit.builders import WrappedStorage
+from tests.unit.builders import WrappedStorage, requested
 from tests.unit.insight.cases import HOUR_MS, Case
 from tests.unit.insight.checkups import examine, finding, mends
 from tests.unit.verbs import COW, MOR
@@ -140,6 +140,19 @@ def test_a_table_that_does_not_read_is_told_so_and_not_a_crash() -> None:
     assert finding(health, "unreadable").severity is Severity.ERROR
     assert str(at) in finding(health, "unreadable").says
     assert health.not_looked_at == ("everything else, until that is mended",)
+    assert mends(finding(health, "unreadable")) == f't.rollback("{at}")'
+    case.table.rollback(str(at))
+    assert examine(case).is_healthy, "which mended it"
+
+
+def test_of_a_rollback_that_does_not_read_the_remedy_names_the_file_to_bring_back() -> None:
+    case = Case(MOR, buckets=1)
+    case.write("a")
+    case.table.schedule("compaction")
+    name = f"{requested(900)}.rollback.requested"
+    case.storage.put_if_absent(f"{layout.TIMELINE}/{name}", b"rubbish")
+    found = finding(examine(case), "unreadable")
+    assert name in found.says and mends(found) == "t.verify()"
 
 
 def test_a_table_of_which_no_commit_reads_is_told_what_to_do_and_verify_tells_more() -> None:
