@@ -105,7 +105,7 @@ def create(
         buckets=buckets,
     )
     config = plan_table(storage.root, _arrow_schema(schema), chosen)
-    parts = _parts(storage, config, settings, spark)  # an option that is wrong is refused first
+    parts = _parts(storage, config, settings, spark, real_world())  # refuses wrong options first
     create_table(storage, config)
     return Table(*parts)
 
@@ -117,14 +117,16 @@ def open(path: str, *, options: Mapping[str, object] | None = None, spark: Any =
     return Table(*open_parts(path, settings, spark))
 
 
-def open_parts(path: str, settings: Settings, spark: Any = None) -> tuple[OpenTable, Engine]:
-    """What `open` makes a table of, for those who run services on it."""
+def open_parts(
+    path: str, settings: Settings, spark: Any = None, world: World | None = None
+) -> tuple[OpenTable, Engine]:
+    """What `open` makes a table of, for those who run services on it, in a world of their own."""
     storage = open_storage(str(path), storage_options(settings))
     config = load_table_config(storage)
     wanted = TableOptions.parse(settings)
     ensure_agrees(config, wanted, settings)
     buckets = wanted.buckets or config.buckets
-    return _parts(storage, replace(config, buckets=buckets), settings, spark)
+    return _parts(storage, replace(config, buckets=buckets), settings, spark, world or real_world())
 
 
 def load_table_config(storage: Storage) -> TableConfig:
@@ -312,9 +314,8 @@ def _merge_arguments(
 
 
 def _parts(
-    storage: Storage, config: TableConfig, settings: Settings, spark: Any
+    storage: Storage, config: TableConfig, settings: Settings, spark: Any, world: World
 ) -> tuple[OpenTable, Engine]:
-    world = real_world()
     lock_options, sharing = LockOptions.parse(settings), SharingOptions.parse(settings)
     ensure_mode_fits(config, sharing.mode)
     pulse = Pulse(sharing.heartbeat_interval_ms, sharing.heartbeat_misses)

@@ -32,7 +32,12 @@ def ensure_not_stopped() -> None:
     because whoever stopped it waits for its end. Other engines end their workers themselves."""
     stop = _stop.get()
     if stop is not None and stop.is_set():
-        raise Unavailable("The work was stopped.", safe="nothing of it is visible")
+        raise stopped()
+
+
+def stopped() -> Unavailable:
+    """The work was stopped before its end."""
+    return Unavailable("The work was stopped.", safe="nothing of it is visible")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,19 +18,19 @@ from lentic.config.groups import PROGRESS, REGISTRY, ShowProgress, storage_optio
 from lentic.config.options import Settings, resolve
 from lentic.config.services import ServiceOptions
 from lentic.config.sharing import LockOptions, SharingOptions
-from lentic.engine import Engine
 from lentic.errors import ConfigError, LenticError
+from lentic.runner.brake import Brake, heeding_world
 from lentic.runner.budget import Budget
 from lentic.runner.decide import parse_services
 from lentic.runner.events import Event, format_json, format_text
-from lentic.runner.find import Place, find_tables
+from lentic.runner.find import find_tables
 from lentic.runner.loop import Orders, Outside, Runner
 from lentic.runner.metrics import Metrics
 from lentic.runner.metrics_server import Answer, serving
 from lentic.runner.stop import SignalStop
+from lentic.runner.ward import Open
 from lentic.storage.open import open_storage
-from lentic.txn.transaction import OpenTable
-from lentic.world import real_world
+from lentic.world import World, real_world
 
 _log = logging.getLogger(__name__)
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)(i?b)?\Z", re.IGNORECASE)
@@ -188,14 +188,15 @@ def serve(
         grace_s=grace,
     )
     settings = _parse_settings(option or ())
-    stop, metrics = SignalStop(), Metrics()
+    stop, metrics, brake, world = SignalStop(), Metrics(), Brake(), real_world()
     outside = Outside(
-        world=real_world(),
+        world=world,
         stop=stop,
         find=partial(find_tables, paths, storage_options(settings), depth=depth),
-        open_table=_opener(settings, spark),
+        open_table=_opener(settings, spark, heeding_world(world, brake)),
         emit=partial(_print_event, format_json if as_json else format_text),
         metrics=metrics,
+        brake=brake,
     )
     outside.find()  # a path that is none is refused before anything begins
     runner = Runner(orders, outside)
@@ -242,7 +243,7 @@ def _parse_settings(given: Sequence[str]) -> Settings:
     return settings
 
 
-def _opener(settings: Settings, master: str) -> Callable[[Place], tuple[OpenTable, Engine]]:
+def _opener(settings: Settings, master: str, world: World) -> Open:
     session: Any = None
     if master:
         try:
@@ -253,7 +254,7 @@ def _opener(settings: Settings, master: str) -> Callable[[Place], tuple[OpenTabl
                 safe="nothing was done",
                 next_step="pip install 'lentic[spark]'",
             ) from error
-    return lambda place: open_parts(place.path, settings, session)
+    return lambda place: open_parts(place.path, settings, session, world)
 
 
 def _print_event(render: Callable[[Event], str], event: Event) -> None:

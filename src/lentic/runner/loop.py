@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from lentic.errors import LenticError
 from lentic.runner import metrics as told
+from lentic.runner.brake import Brake, heeding_storage
 from lentic.runner.budget import Budget, Spent
 from lentic.runner.decide import Candidate, Duty, Facts, Service, Verb, choose, decide
 from lentic.runner.events import Event, Result, Work, say_error
@@ -48,7 +49,8 @@ Task = tuple[str, Duty]
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """All that a runner needs besides its orders."""
+    """All that a runner needs besides its orders. What `open_table` opens has a world that heeds
+    `brake`, or else waits for its locks come what may."""
 
     world: World
     stop: Stop
@@ -56,6 +58,7 @@ class Outside:
     open_table: Open
     emit: Callable[[Event], object]
     metrics: Metrics
+    brake: Brake = field(default_factory=Brake)
 
 
 class Runner:
@@ -184,9 +187,10 @@ class Runner:
 
     def _do(self, ward: Ward, duty: Duty) -> Spent:
         assert ward.opened is not None and ward.engine is not None
-        began_s = self._clock.monotonic()
+        began_s, storage = self._clock.monotonic(), ward.opened.storage
+        table = replace(ward.opened, storage=heeding_storage(storage, self._out.brake))
         with self._limited(ward.engine, began_s) as limit:
-            done = perform(ward.opened, ward.engine, duty)
+            done = perform(table, ward.engine, duty)
         if done.result is Result.FAILED and limit.is_reached(self._clock.monotonic()):
             done = replace(done, result=Result.STOPPED, note=limit.why)
         self._actions += 1
@@ -205,9 +209,11 @@ class Runner:
 
         def check() -> None:
             if limit.is_reached(self._clock.monotonic()):
+                pull()
                 engine.stop()
 
-        with self._out.world.background.every(_CHECK_S, check), engine.stoppable():
+        every = self._out.world.background.every
+        with self._out.brake.ready() as pull, engine.stoppable(), every(_CHECK_S, check):
             yield limit
 
     # What came of it

@@ -23,6 +23,7 @@ from lentic.engine import (
     Lookup,
     Scan,
     Shuffle,
+    stopped,
 )
 from lentic.progress import Stage
 
@@ -85,14 +86,17 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StoppableEngine:
-    """Another engine, whose work under way `stop` ends, in whatever thread it is called."""
+    """Another engine, whose work under way `stop` ends, in whatever thread it is called. Nothing
+    begins here any more before the outermost `stoppable` block ends."""
 
     def __init__(self, inner: Engine) -> None:
         self._inner = inner
         self._stops: list[Callable[[], None]] = []
+        self._is_stopped = False
 
     def stop(self) -> None:
-        """End what runs here now."""
+        """End what runs here now, and what would run next."""
+        self._is_stopped = bool(self._stops)
         for stop in tuple(self._stops):
             with suppress(Exception):  # it may have ended by itself
                 stop()
@@ -105,6 +109,12 @@ class StoppableEngine:
                 yield stop
             finally:
                 self._stops.remove(stop)
+                self._is_stopped = self._is_stopped and bool(self._stops)
+
+    def _going(self) -> Engine:
+        if self._is_stopped:
+            raise stopped()
+        return self._inner
 
     def schema(self, source: Any) -> Any:
         return self._inner.schema(source)
@@ -112,19 +122,19 @@ class StoppableEngine:
     def run(
         self, work: Callable[[Attempt, T], str], tasks: Sequence[T], stage: Stage = WORKING
     ) -> list[str]:
-        return self._inner.run(work, tasks, stage)
+        return self._going().run(work, tasks, stage)
 
     def locate(self, source: Any, lookup: Lookup) -> Located:
-        return self._inner.locate(source, lookup)
+        return self._going().locate(source, lookup)
 
     def release(self, located: Located) -> None:
         self._inner.release(located)
 
     def shuffle(self, source: Any, shuffle: Shuffle) -> list[str]:
-        return self._inner.shuffle(source, shuffle)
+        return self._going().shuffle(source, shuffle)
 
     def join(self, source: Any, target: Any, join: Join) -> Any:
-        return self._inner.join(source, target, join)
+        return self._going().join(source, target, join)
 
     def collect(self, scan: Scan) -> Any:
-        return self._inner.collect(scan)
+        return self._going().collect(scan)

@@ -14,7 +14,10 @@ from typer.testing import CliRunner
 import lentic
 from lentic.cli.main import app
 from lentic.cli.serve import parse_options, parse_size
-from lentic.errors import ConfigError
+from lentic.coordination.lock_file import FileLock
+from lentic.errors import ConfigError, Unavailable
+from lentic.runner.find import Place
+from lentic.runner.loop import Orders, Outside, Runner
 from lentic.table import Table
 
 SCHEMA = pa.schema([("id", pa.string()), ("at", pa.int64())])
@@ -115,6 +118,28 @@ def test_a_wrong_call_is_refused_before_anything_begins(
     assert isinstance(done.exception, ConfigError)
     assert said in str(done.exception)
     assert done.stdout == ""
+
+
+def test_tables_are_opened_in_a_world_where_waiting_for_a_lock_can_be_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Outside] = []
+
+    class Noting(Runner):
+        def __init__(self, orders: Orders, outside: Outside) -> None:
+            given.append(outside)
+            super().__init__(orders, outside)
+
+    monkeypatch.setattr("lentic.cli.serve.Runner", Noting)
+    table = _make(tmp_path / "one")
+    assert _serve(table.path).exit_code == 0
+    (outside,) = given
+    opened, _ = outside.open_table(Place(table.path, table.path))
+    assert isinstance(opened.lock, FileLock)
+    for world in (opened.world, opened.lock.world):
+        with outside.brake.ready() as pull, pytest.raises(Unavailable, match="stopped"):
+            pull()
+            world.clock.sleep(3600)
 
 
 def test_sizes_and_options_are_read_as_people_write_them() -> None:

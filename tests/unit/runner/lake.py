@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from lentic.coordination.lock import LockProvider
 from lentic.coordination.lock_process import ProcessLock
 from lentic.engine import Engine, LocalEngine
 from lentic.errors import TableNotFound
 from lentic.format import layout
 from lentic.format.times import RequestedAt
+from lentic.runner.brake import Brake, heeding_world
 from lentic.runner.events import Event
 from lentic.runner.find import Place
 from lentic.runner.loop import Orders, Outside, Runner
 from lentic.runner.metrics import Metrics
+from lentic.storage.base import Storage
 from lentic.storage.memory import MemoryStorage
 from lentic.table import Table
 from lentic.testing.tables import create_on, open_on
 from lentic.txn.transaction import OpenTable
 from lentic.world import World
-from tests.unit.builders import StillClock, WrappedStorage, still_world
+from tests.unit.builders import START_MS, StillClock, WrappedStorage, still_world
 
 SCHEMA = pa.schema([("id", pa.string()), ("at", pa.int64())])
 TTL_S = 4.0
@@ -45,6 +49,34 @@ class Told:
 
 
 @dataclass
+class Ticks(StillClock):
+    """A clock, and background work that is done whenever somebody waits by it."""
+
+    ms: int = START_MS
+    works: list[Callable[[], object]] = field(default_factory=list)
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        for work in tuple(self.works):
+            work()
+
+    @contextmanager
+    def every(self, seconds: float, work: Callable[[], object]) -> Iterator[None]:
+        self.works.append(work)
+        yield
+        self.works.remove(work)
+
+
+def ticking_world() -> World:
+    ticks = Ticks()
+    return replace(still_world(), clock=ticks, background=ticks)
+
+
+def process_lock(storage: Storage, world: World) -> LockProvider:
+    return ProcessLock(storage.root, 1_000)
+
+
+@dataclass
 class Lake:
     """Tables by name, and what a runner over them said."""
 
@@ -56,6 +88,8 @@ class Lake:
     events: list[Event] = field(default_factory=list)
     on_open: Callable[[str], object] = lambda name: None
     engine: Engine = field(default_factory=lambda: LocalEngine(threads=1))
+    brake: Brake = field(default_factory=Brake)
+    make_lock: Callable[[Storage, World], LockProvider] = process_lock
 
     @property
     def clock(self) -> StillClock:
@@ -86,11 +120,11 @@ class Lake:
         return table
 
     def open(self, name: str, **options: object) -> Table:
-        storage = self.storages[name]
+        storage, world = self.storages[name], heeding_world(self.world, self.brake)
         return open_on(
             storage,
-            self.world,
-            ProcessLock(storage.root, 1_000),
+            world,
+            self.make_lock(storage.inner, world),
             OPTIONS | self.options | options,
             self.engine,
         )
@@ -111,7 +145,13 @@ class Lake:
 
     def runner(self, orders: Orders | None = None) -> Runner:
         outside = Outside(
-            self.world, self.stop, self.find, self.parts, self.events.append, self.metrics
+            self.world,
+            self.stop,
+            self.find,
+            self.parts,
+            self.events.append,
+            self.metrics,
+            self.brake,
         )
         return Runner(orders or Orders(), outside)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import signal
 
+import pyarrow as pa
 import pytest
 
-from lentic.engine import Attempt, LocalEngine
+from lentic.engine import Attempt, LocalEngine, Scan
 from lentic.errors import Unavailable
 from lentic.runner.stop import SignalStop, StoppableEngine
 
@@ -45,3 +46,15 @@ def test_what_comes_after_a_stop_runs() -> None:
         engine.stop()
     engine.stop()
     assert engine.run(lambda attempt, task: str(task), [1, 2]) == ["1", "2"]
+
+
+def test_after_a_stop_nothing_begins_before_the_outermost_block_ends() -> None:
+    """Otherwise a stop between two stages would come to nothing."""
+    engine = StoppableEngine(LocalEngine(threads=1))
+    with engine.stoppable():
+        engine.stop()
+        with engine.stoppable(), pytest.raises(Unavailable, match="stopped"):
+            engine.run(lambda attempt, task: str(task), [1])
+        with pytest.raises(Unavailable, match="stopped"):
+            engine.collect(Scan(pa.schema([]), (), lambda payload: iter(())))
+    assert engine.run(lambda attempt, task: str(task), [1]) == ["1"]
