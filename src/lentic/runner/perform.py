@@ -44,18 +44,34 @@ class Performed:
     """What a planner looked at for it."""
 
 
+@dataclass(slots=True)
+class _Known:
+    """What is known by now of a duty under way, and told however it ends."""
+
+    at: RequestedAt | None
+    looked: PlanWindow | None = None
+
+    def look(self, window: PlanWindow) -> None:
+        self.looked = window
+
+
 def perform(table: OpenTable, engine: Engine, duty: Duty) -> Performed:
     """Do `duty`. Whatever goes wrong becomes a result: one table must not stop the others."""
-    looks: list[PlanWindow] = []
-    done = _guarded(table, engine, duty, looks.append)
-    return replace(done, looked=looks[-1] if looks else None)
-
-
-def _guarded(table: OpenTable, engine: Engine, duty: Duty, on_look: OnLook) -> Performed:
+    known = _Known(duty.at)
     try:
-        return _perform(table, engine, duty, on_look)
+        done = _perform(table, engine, duty, known)
     except Exception as error:
-        return Performed(_result_of(error), str(duty.at or ""), note=say_error(error))
+        at = _find_clean(table) if duty.service is Service.CLEAN else known.at
+        done = Performed(_result_of(error), str(at or ""), note=say_error(error))
+    return replace(done, looked=known.looked)
+
+
+def _find_clean(table: OpenTable) -> RequestedAt | None:
+    """The clean that was under way: it stays pending. None if that cannot be read, either."""
+    with suppress(Exception):
+        for clean in load_timeline(table.storage).pending(Action.CLEAN):
+            return clean.requested_at
+    return None
 
 
 def _result_of(error: Exception) -> Result:
@@ -68,7 +84,7 @@ def _result_of(error: Exception) -> Result:
             return Result.FAILED
 
 
-def _perform(table: OpenTable, engine: Engine, duty: Duty, on_look: OnLook) -> Performed:
+def _perform(table: OpenTable, engine: Engine, duty: Duty, known: _Known) -> Performed:
     if duty.verb is Verb.ROLL_BACK:
         return _roll_back(table)
     if duty.verb is Verb.ABORT:
@@ -79,11 +95,11 @@ def _perform(table: OpenTable, engine: Engine, duty: Duty, on_look: OnLook) -> P
         assert duty.at is not None
         return _execute(table, engine, duty.at)
     if duty.service is Service.CLEAN:
-        return _clean(table, engine, on_look)
+        return _clean(table, engine, known.look)
     if duty.service is Service.ARCHIVE:
         return _archive(table)
-    at = catalog.SERVICES[duty.service.value].schedule(table, on_look=on_look)
-    return Performed(Result.NOTHING) if at is None else _execute(table, engine, at)
+    known.at = catalog.SERVICES[duty.service.value].schedule(table, on_look=known.look)
+    return Performed(Result.NOTHING) if known.at is None else _execute(table, engine, known.at)
 
 
 def _execute(table: OpenTable, engine: Engine, at: RequestedAt) -> Performed:

@@ -130,6 +130,7 @@ def test_a_clean_is_stopped_between_two_deletes_and_finished_by_whoever_comes_ne
     assert 0 < len(deleted) < COMMITS - 2
     (left,) = (i for i in table.timeline() if i.is_pending)
     assert left.action is Action.CLEAN
+    assert event.instant == left.requested_at
     _look_after(lake)
     assert ("one", "clean", "done") in lake.told()
     assert table.verify() == []

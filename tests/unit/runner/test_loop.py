@@ -171,8 +171,8 @@ def test_an_action_that_fails_rests_longer_each_time_and_others_go_on() -> None:
     runner = lake.runner()
     assert runner.run_cycle() == 1
     assert [(e.action, e.result) for e in lake.events] == [("compaction", Result.FAILED)]
-    said = "StorageError: No space is left. [d/x.parquet]; next: make room"
-    assert lake.events[0].note == said
+    assert lake.events[0].note == "StorageError: No space is left. [d/x.parquet]; next: make room"
+    assert lake.events[0].instant == lake.open("one").timeline()[-1].requested_at
     waits = []
     for _ in range(4):
         tries = len(lake.events)
@@ -336,6 +336,7 @@ def test_work_that_is_stopped_leaves_the_plan_for_others_and_no_heartbeat() -> N
     (event,) = lake.events
     assert event.action == "compaction"
     assert event.result is Result.STOPPED
+    assert event.instant == table.timeline()[-1].requested_at, "it is told of the plan it made"
     assert [i.action for i in table.timeline() if i.is_pending] == [Action.COMPACTION]
     assert lake.storages["one"].inner.list_files(layout.HEARTBEATS) == []
     lake.engine, lake.stop.is_asked, lake.stop.is_urgent = LocalEngine(threads=1), False, False
