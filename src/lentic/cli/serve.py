@@ -26,10 +26,10 @@ from lentic.runner.events import Event, format_json, format_text
 from lentic.runner.find import find_tables
 from lentic.runner.loop import Orders, Outside, Runner
 from lentic.runner.metrics import Metrics
+from lentic.runner.metrics_file import MetricsFile
 from lentic.runner.metrics_server import Answer, serving
 from lentic.runner.stop import SignalStop
 from lentic.runner.ward import Open
-from lentic.storage.open import open_storage
 from lentic.world import World, real_world
 
 _log = logging.getLogger(__name__)
@@ -144,10 +144,12 @@ MetricsPort = Annotated[
 MetricsHost = Annotated[
     str, typer.Option(help="The address to listen on.", rich_help_panel=_METRICS)
 ]
-MetricsFile = Annotated[
-    str,
+MetricsPath = Annotated[
+    str | None,
     typer.Option(
-        help="Write the metrics to this file after each pass, for a collector of text files.",
+        "--metrics-file",
+        help="Write the metrics to this file after each pass, for a collector of text files. "
+        "Its folder has to be there.",
         show_default=False,
         rich_help_panel=_METRICS,
     ),
@@ -170,7 +172,7 @@ def serve(
     grace: Grace = 20.0,
     metrics_port: MetricsPort = None,
     metrics_host: MetricsHost = "127.0.0.1",
-    metrics_file: MetricsFile = "",
+    metrics_file: MetricsPath = None,
     as_json: Json = False,
 ) -> None:
     """Look after many tables: run what is due, finish what others left.
@@ -188,6 +190,9 @@ def serve(
         grace_s=grace,
     )
     settings = _parse_settings(option or ())
+    file = None if metrics_file is None else MetricsFile(metrics_file)
+    if file is not None:
+        file.ensure_usable()
     stop, metrics, brake, world = SignalStop(), Metrics(), Brake(), real_world()
     outside = Outside(
         world=world,
@@ -200,7 +205,7 @@ def serve(
     )
     outside.find()  # a path that is none is refused before anything begins
     runner = Runner(orders, outside)
-    save = partial(_save_metrics, metrics, metrics_file) if metrics_file else _nothing
+    save = _nothing if file is None else partial(_save_metrics, metrics, file)
     with ExitStack() as held:
         held.enter_context(stop.listening())
         if metrics_port is not None:
@@ -261,13 +266,10 @@ def _print_event(render: Callable[[Event], str], event: Event) -> None:
     typer.echo(render(event))
 
 
-def _save_metrics(metrics: Metrics, path: str) -> None:
+def _save_metrics(metrics: Metrics, file: MetricsFile) -> None:
     """Whole or not at all; a failure is no reason to stop."""
-    folder, _, name = path.rpartition("/")
     try:
-        open_storage(folder or ("/" if path.startswith("/") else "."), {}).replace(
-            name, metrics.text().encode("utf-8", "replace")
-        )
+        file.save(metrics.text())
     except LenticError as error:
         _log.warning("the metrics file was not written: %s", error.what)
 

@@ -86,7 +86,7 @@ def test_a_path_that_is_no_table_is_told_and_the_exit_code_says_so(tmp_path: Pat
 
 
 def test_metrics_are_written_to_a_file(tmp_path: Path) -> None:
-    table, file = _make(tmp_path / "one"), tmp_path / "out" / "lentic.prom"
+    table, file = _make(tmp_path / "one"), tmp_path / "lentic.prom"
     assert _serve(table.path, "--metrics-file", str(file)).exit_code == 0
     text = file.read_text("utf-8")
     assert f'hoodie_compaction_total_records_written{{table="{table.path}"}} 6\n' in text
@@ -108,6 +108,8 @@ def test_metrics_can_be_asked_for_over_http_on_this_machine_alone(tmp_path: Path
         (["--option", "hoodie.keep.min.commits=50"], "hoodie.keep.max.commits"),
         (["--max-bytes", "much"], "no size"),
         (["ftp://host/lake"], "Unknown kind"),
+        (["--metrics-file", ""], "names no file"),
+        (["--metrics-file", "no/such/folder/lentic.prom"], "does not exist"),
     ],
 )
 def test_a_wrong_call_is_refused_before_anything_begins(
