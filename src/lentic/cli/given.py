@@ -62,6 +62,17 @@ def parse_options(given: Sequence[str]) -> dict[str, str]:
     return options
 
 
+def ensure_number(option: str, value: float, *, most: float) -> float:
+    """The number itself; `ConfigError` if it is none, or more than anybody can wait for."""
+    if not value <= most:  # which of two numbers is the larger has no answer where one is none
+        raise ConfigError(
+            f"{option} cannot be {value:g}.",
+            safe="nothing was done",
+            next_step=f"give a number up to {most:,.0f}",
+        )
+    return value
+
+
 def open_given(path: str, given: Given) -> Table:
     """The table at `path`, with the options that were given."""
     return open_table(path, options=parse_options(given or ()))

@@ -6,14 +6,16 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from fractions import Fraction
 from functools import partial
+from math import ceil
 from typing import Annotated, Any
 
 import typer
 
 import lentic
 from lentic.api import open_parts
-from lentic.cli.given import parse_options
+from lentic.cli.given import ensure_number, parse_options
 from lentic.config.groups import PROGRESS, REGISTRY, ShowProgress, storage_options
 from lentic.config.options import Settings, resolve
 from lentic.config.services import ServiceOptions
@@ -33,8 +35,10 @@ from lentic.runner.ward import Open
 from lentic.world import World, real_world
 
 _log = logging.getLogger(__name__)
-_SIZE = re.compile(r"(\d+)\s*([kmgt]?)(i?b)?\Z", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?b)?\Z", re.IGNORECASE)
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_WAIT_S_MAX = 366 * 86_400
+"""A year: a wait of centuries is an error in the system's own clocks."""
 _WHAT, _LIMITS, _METRICS = "What is done", "Limits", "Metrics"
 
 
@@ -183,11 +187,11 @@ def serve(
     """
     orders = Orders(
         services=parse_services(services),
-        budget=Budget(parse_size(max_bytes), max_minutes * 60),
-        interval_s=interval,
-        rescan_s=rescan,
-        action_s_max=max_action_minutes * 60,
-        grace_s=grace,
+        budget=Budget(parse_size(max_bytes), _seconds("--max-minutes", max_minutes, 60)),
+        interval_s=_seconds("--interval", interval),
+        rescan_s=_seconds("--rescan", rescan),
+        action_s_max=_seconds("--max-action-minutes", max_action_minutes, 60),
+        grace_s=_seconds("--grace", grace),
     )
     settings = _parse_settings(option or ())
     file = None if metrics_file is None else MetricsFile(metrics_file)
@@ -227,16 +231,23 @@ def _answers(metrics: Metrics, stop: SignalStop) -> dict[str, Answer]:
     }
 
 
+def _seconds(option: str, value: float, unit_s: int = 1) -> float:
+    return ensure_number(option, value, most=_WAIT_S_MAX // unit_s) * unit_s
+
+
 def parse_size(text: str) -> int:
-    """Bytes in a text such as 500MB or 20GiB, both by powers of 1024; "" is 0."""
+    """Bytes in a text such as 500MB or 1.5GiB, both by powers of 1024; "" is 0."""
     if not text:
         return 0
     found = _SIZE.match(text.strip())
     if found is None:
         raise ConfigError(
-            f"{text!r} is no size.", safe="nothing was done", next_step="--max-bytes 20GB"
+            f"{text!r} is no size.",
+            safe="nothing was done",
+            next_step="write it like --max-bytes 20GB, or 1.5TB",
         )
-    return int(found[1]) << (10 * _UNITS[found[2].lower()])
+    # Upwards: a part of a byte must not become 0, which is without limit.
+    return ceil(Fraction(found[1]) * (1 << (10 * _UNITS[found[2].lower()])))
 
 
 def _parse_settings(given: Sequence[str]) -> Settings:

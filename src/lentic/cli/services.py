@@ -17,6 +17,7 @@ from lentic.cli.given import (
     Path,
     answering,
     carry_plan,
+    ensure_number,
     open_given,
     print_json,
 )
@@ -24,6 +25,8 @@ from lentic.cli.render import display, render_explanation, render_plans, say_cle
 from lentic.errors import ConfigError
 from lentic.services.explain import Explanation
 from lentic.services.next_steps import show_timeline
+
+_HOURS_MAX = 100 * 366 * 24
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -84,6 +87,8 @@ def cluster(
         "cancel_after_hours": cancel_after_hours,
         "cancel_after_instants": cancel_after_instants,
     }
+    if cancel_after_hours is not None:
+        ensure_number("--cancel-after-hours", cancel_after_hours, most=_HOURS_MAX)
     if sort_by:
         given["sort_by"] = [name.strip() for name in sort_by.split(",")]
     if curve:

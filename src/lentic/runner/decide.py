@@ -148,13 +148,19 @@ def choose_services(
 
 
 def parse_services(text: str) -> frozenset[Service] | None:
-    """The services of a list with commas; None, the usual ones, if it is empty."""
+    """The services of a list with commas; None, the usual ones, if nothing is given."""
     names = [name.strip().replace("-", "_") for name in text.split(",") if name.strip()]
     if unknown := [name for name in names if name not in tuple(Service)]:
         raise ConfigError(
             f"There is no service {unknown[0]!r}.",
             safe="nothing was done",
             next_step=f"choose among {', '.join(Service)}",
+        )
+    if text and not names:
+        raise ConfigError(
+            f"{text!r} names no service.",
+            safe="nothing was done",
+            next_step=f"choose among {', '.join(Service)}, or leave the option out",
         )
     return frozenset(map(Service, names)) or None
 

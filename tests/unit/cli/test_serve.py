@@ -106,7 +106,11 @@ def test_metrics_can_be_asked_for_over_http_on_this_machine_alone(tmp_path: Path
         (["--services", "vacuum"], "'vacuum'"),
         (["--option", "nothing"], "key=value"),
         (["--option", "hoodie.keep.min.commits=50"], "hoodie.keep.max.commits"),
+        (["--services", ","], "names no service"),
+        (["--services", " "], "names no service"),
         (["--max-bytes", "much"], "no size"),
+        (["--max-bytes", "1.5.5GB"], "no size"),
+        (["--max-bytes", ".GB"], "no size"),
         (["ftp://host/lake"], "Unknown kind"),
         (["--metrics-file", ""], "names no file"),
         (["--metrics-file", "no/such/folder/lentic.prom"], "does not exist"),
@@ -145,9 +149,31 @@ def test_tables_are_opened_in_a_world_where_waiting_for_a_lock_can_be_stopped(
 
 
 def test_sizes_and_options_are_read_as_people_write_them() -> None:
-    sizes = {"": 0, "7": 7, "2k": 2048, "3MB": 3 << 20, "20 GiB": 20 << 30, "1T": 1 << 40}
+    sizes = {
+        "": 0,
+        "0": 0,
+        "7": 7,
+        "1.5 kB": 1536,
+        "0.5GB": 1 << 29,
+        "0.1": 1,
+        "2k": 2048,
+        "3MB": 3 << 20,
+        "20 GiB": 20 << 30,
+        "1T": 1 << 40,
+    }
     assert {text: parse_size(text) for text in sizes} == sizes
     assert parse_options(["a=b=c", " d = e "]) == {"a": "b=c", "d": "e"}
+
+
+@pytest.mark.parametrize(
+    "option", ["--interval", "--rescan", "--max-minutes", "--max-action-minutes", "--grace"]
+)
+def test_a_time_that_nobody_can_wait_for_is_refused(option: str) -> None:
+    for value in ("inf", "1e12"):
+        done = _serve("nowhere", option, value)
+        assert isinstance(done.exception, ConfigError)
+        assert option in str(done.exception) and done.exception.next_step
+    assert _serve("nowhere", option, "nan").exit_code == 2, "it is no number"
 
 
 def test_the_help_names_every_option() -> None:

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import lentic
 from lentic.cli.main import app
+from lentic.errors import ConfigError
 from lentic.table import Table
 from tests.unit.cli.calls import make_orders, run, run_json
 
@@ -36,6 +37,16 @@ def test_a_service_says_what_it_would_do_then_does_it(table: Table, command: str
     assert done["outcome"] == "Committed" and done["state"] == "completed"
     assert table.read().num_rows == rows
     assert table.verify() == []
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "1e9"])
+def test_a_policy_of_no_number_of_hours_is_refused(table: Table, value: str) -> None:
+    before = _files(table)
+    arguments = ["cluster", table.path, "--cancellable", "--cancel-after-hours", value]
+    refused = CliRunner().invoke(app, arguments).exception
+    assert isinstance(refused, ConfigError)
+    assert "--cancel-after-hours" in str(refused)
+    assert _files(table) == before
 
 
 def test_clean_and_archive_with_nothing_to_do_say_so(table: Table) -> None:
