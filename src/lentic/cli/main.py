@@ -142,3 +142,7 @@ def main() -> None:
         told = f"{type(error).__name__}: {error}"
         Console(stderr=True).print(told, style="red", markup=False, soft_wrap=True)
         sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

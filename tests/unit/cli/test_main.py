@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import sys
 import warnings
 from pathlib import Path
@@ -237,6 +238,16 @@ def test_a_corrupt_table_is_told_with_its_file(
     Path(table.path, ".hoodie", "hoodie.properties").write_bytes(b"hoodie.table.version=9\n")
     assert _main(monkeypatch, "show", table.path) == 1
     assert "hoodie.properties" in capsys.readouterr().err
+
+
+def test_run_as_a_module_it_is_the_command_and_not_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["lentic", "verify", "nowhere"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(sys.modules[main.__module__].__file__ or "", run_name="__main__")
+    assert ended.value.code == 1
+    assert "TableNotFound" in capsys.readouterr().err
 
 
 def test_wrong_usage_is_exit_code_2_and_names_the_commands(
