@@ -30,7 +30,7 @@ from lentic.runner.loop import Orders, Outside, Runner
 from lentic.runner.metrics import Metrics
 from lentic.runner.metrics_file import MetricsFile
 from lentic.runner.metrics_server import Answer, serving
-from lentic.runner.stop import SignalStop
+from lentic.runner.stop import SignalStop, leaving_at_once
 from lentic.runner.ward import Open
 from lentic.world import World, real_world
 
@@ -198,24 +198,27 @@ def serve(
     if file is not None:
         file.ensure_usable()
     stop, metrics, brake, world = SignalStop(), Metrics(), Brake(), real_world()
-    outside = Outside(
-        world=world,
-        stop=stop,
-        find=partial(find_tables, paths, storage_options(settings), depth=depth),
-        open_table=_opener(settings, spark, heeding_world(world, brake)),
-        emit=partial(_print_event, format_json if as_json else format_text),
-        metrics=metrics,
-        brake=brake,
-    )
-    outside.find()  # a path that is none is refused before anything begins
-    runner = Runner(orders, outside)
     save = _nothing if file is None else partial(_save_metrics, metrics, file)
+    # Not within the block below: of a session that is left half begun the JVM stays behind.
+    open_table = _opener(settings, spark, heeding_world(world, brake))
     with ExitStack() as held:
+        held.enter_context(leaving_at_once())
+        outside = Outside(
+            world=world,
+            stop=stop,
+            find=partial(find_tables, paths, storage_options(settings), depth=depth),
+            open_table=open_table,
+            emit=partial(_print_event, format_json if as_json else format_text),
+            metrics=metrics,
+            brake=brake,
+        )
+        outside.find()  # a path that is none is refused before anything begins
         held.enter_context(stop.listening())
         if metrics_port is not None:
             answers = _answers(metrics, stop)
             port = held.enter_context(serving(metrics_host, metrics_port, answers))
             typer.echo(f"metrics: http://{metrics_host}:{port}/metrics", err=True)
+        runner = Runner(orders, outside)
         if not once:
             return runner.run(save)
         failures = runner.run_cycle()

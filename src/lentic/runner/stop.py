@@ -71,18 +71,36 @@ class SignalStop:
     def listening(self) -> Iterator[None]:
         """Listen to SIGTERM and SIGINT in this block. Only for a process's main thread."""
 
-        def heard(number: int, frame: FrameType | None) -> None:
-            self.ask()
-
-        before = {number: signal.signal(number, heard) for number in _SIGNALS}
-        try:
+        with _handling(self.ask):
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+
+
+@contextmanager
+def leaving_at_once() -> Iterator[None]:
+    """While nothing is under way yet in this block: upon a signal the process ends, with exit code
+    0. Only for a process's main thread."""
+
+    def leave() -> None:
+        raise SystemExit(0)
+
+    with _handling(leave):
+        yield
 
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def _handling(hear: Callable[[], None]) -> Iterator[None]:
+    def heard(number: int, frame: FrameType | None) -> None:
+        hear()
+
+    before = {number: signal.signal(number, heard) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class StoppableEngine:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,27 @@ def test_clustering_runs_where_options_turn_it_on(tmp_path: Path) -> None:
     done = _serve(path, *options)
     assert "clustering" in done.stdout, done.output
     assert table.read().num_rows == 5
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_told_to_end_while_it_begins_it_does_and_does_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    table, signals = _make(tmp_path / "one"), [number]
+
+    def find_and_hear(paths: list[str], options: dict[str, str], *, depth: int) -> tuple[Place]:
+        if signals:
+            os.kill(os.getpid(), signals.pop())
+        return (Place(table.path, table.path),)
+
+    monkeypatch.setattr("lentic.cli.serve.find_tables", find_and_hear)
+    before = signal.signal(number, lambda number, frame: None)
+    try:
+        done = _serve(table.path)
+    finally:
+        signal.signal(number, before)
+    assert done.exit_code == 0
+    assert done.stdout == ""
 
 
 def test_a_path_that_is_no_table_is_told_and_the_exit_code_says_so(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from lentic.engine import Attempt, LocalEngine, Scan
 from lentic.errors import Unavailable
-from lentic.runner.stop import SignalStop, StoppableEngine
+from lentic.runner.stop import SignalStop, StoppableEngine, leaving_at_once
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -58,3 +58,14 @@ def test_after_a_stop_nothing_begins_before_the_outermost_block_ends() -> None:
         with pytest.raises(Unavailable, match="stopped"):
             engine.collect(Scan(pa.schema([]), (), lambda payload: iter(())))
     assert engine.run(lambda attempt, task: str(task), [1]) == ["1"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_before_anything_is_under_way_a_signal_ends_the_process_in_good_order(
+    number: signal.Signals,
+) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(SystemExit) as ended, leaving_at_once():
+        os.kill(os.getpid(), number)
+    assert ended.value.code == 0
+    assert signal.getsignal(number) is before
